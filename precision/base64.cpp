@@ -1,5 +1,5 @@
-// Base64. Twelve bytes are sixteen characters: one vector of 128 bits in each direction, by the method of W. Muła and
-// D. Lemire, "Faster Base64 Encoding and Decoding using AVX2 Instructions" (ACM TWEB 12, 2018).
+// Base64. Twelve bytes are encoded as sixteen characters: one vector of 128 bits in each direction, with the method of
+// W. Muła and D. Lemire, "Faster Base64 Encoding and Decoding using AVX2 Instructions" (ACM TWEB 12, 2018).
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_AVX3 | HWY_AVX3_DL)
 
@@ -29,14 +29,14 @@ using D8 = hn::Full128<std::uint8_t>;
 using D16 = hn::Full128<std::uint16_t>;
 using D32 = hn::Full128<std::uint32_t>;
 
-// Encodes blocks of 12 of the `size` bytes. Returns the number of encoded bytes. Reads 16 bytes for each block of 12.
+// Encodes the `size` bytes in blocks of 12. Returns the number of encoded bytes. Reads 16 bytes for each block of 12.
 HWY_ATTR std::size_t encode(const std::uint8_t* HWY_RESTRICT in, std::size_t size, std::uint8_t* HWY_RESTRICT out) {
   const D8 d8;
   const D16 d16;
   const D32 d32;
-  // Each group of three bytes a b c becomes b a c b: every six bits are then within one 16-bit half.
+  // Each group of three bytes a b c becomes b a c b, so that each group of six bits is within one 16-bit half.
   alignas(16) static constexpr std::uint8_t spread[16] = {1, 0, 2, 1, 4, 3, 5, 4, 7, 6, 8, 7, 10, 9, 11, 10};
-  // Difference between a character and its number 0 … 63, by range: 0 … 51 (two), digits, + and /.
+  // Difference between a character and its number (0 … 63), by range: 0 … 51 (two ranges), digits, + and /.
   alignas(16) static constexpr std::uint8_t offsets[16] = {71,  252, 252, 252, 252, 252, 252, 252,
                                                            252, 252, 252, 237, 240, 65,  0,   0};
   const auto order = hn::Load(d8, spread);
@@ -49,7 +49,7 @@ HWY_ATTR std::size_t encode(const std::uint8_t* HWY_RESTRICT in, std::size_t siz
     const auto low = hn::Mul(hn::BitCast(d16, hn::And(groups, hn::Set(d32, 0x003f03f0))),
                              hn::BitCast(d16, hn::Set(d32, 0x01000010)));
     const auto sextets = hn::BitCast(d8, hn::Or(high, low));
-    // 0: 26 … 51, 1 … 10: digits, 11: +, 12: /, 13: 0 … 25.
+    // The index of the range: 0 for 26 … 51, 1 … 10 for digits, 11 for +, 12 for /, 13 for 0 … 25.
     const auto over = hn::SaturatedSub(sextets, hn::Set(d8, 51));
     const auto first = hn::VecFromMask(d8, hn::Lt(sextets, hn::Set(d8, 26)));
     const auto range = hn::Or(over, hn::And(first, hn::Set(d8, 13)));
@@ -58,19 +58,19 @@ HWY_ATTR std::size_t encode(const std::uint8_t* HWY_RESTRICT in, std::size_t siz
   return i;
 }
 
-// Decodes blocks of 16 of the `size` characters up to the first block with an invalid one. Returns the number of
-// decoded characters. Writes 16 bytes for each block of 12, so the caller excludes from `size` a block whose last 4
+// Decodes the `size` characters in blocks of 16, up to the first block with an invalid character. Returns the number of
+// decoded characters. Writes 16 bytes for each block of 12, so the caller must exclude from `size` a block whose last 4
 // bytes do not fit.
 HWY_ATTR std::size_t decode(const std::uint8_t* HWY_RESTRICT in, std::size_t size, std::uint8_t* HWY_RESTRICT out) {
   const D8 d8;
   const D16 d16;
   const D32 d32;
-  // A character is invalid if the bit sets of its halves intersect.
+  // A character is invalid if the bit sets of its two nibbles intersect.
   alignas(16) static constexpr std::uint8_t of_low[16] = {0x15, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11,
                                                           0x11, 0x11, 0x13, 0x1a, 0x1b, 0x1b, 0x1b, 0x1a};
   alignas(16) static constexpr std::uint8_t of_high[16] = {0x10, 0x10, 0x01, 0x02, 0x04, 0x08, 0x04, 0x08,
                                                            0x10, 0x10, 0x10, 0x10, 0x10, 0x10, 0x10, 0x10};
-  // Difference between a number and its character, by the character's high half; one less for the slash.
+  // Difference between a number and its character, by the character's high nibble; the slash uses the entry before.
   alignas(16) static constexpr std::uint8_t offsets[16] = {0, 16, 19, 4, 191, 191, 185, 185};
   alignas(16) static constexpr std::uint8_t gathered[16] = {2, 1, 0, 6, 5, 4, 10, 9, 8, 14, 13, 12, 3, 7, 11, 15};
   const auto low_bits = hn::Load(d8, of_low), high_bits = hn::Load(d8, of_high);
@@ -83,7 +83,7 @@ HWY_ATTR std::size_t decode(const std::uint8_t* HWY_RESTRICT in, std::size_t siz
     const auto low = hn::And(text, hn::Set(d8, 15));
     const auto met = hn::And(hn::TableLookupBytes(low_bits, low), hn::TableLookupBytes(high_bits, high));
     if (!hn::AllTrue(d8, hn::Eq(met, zero))) break;
-    const auto slash = hn::VecFromMask(d8, hn::Eq(text, hn::Set(d8, '/')));  // all ones: -1
+    const auto slash = hn::VecFromMask(d8, hn::Eq(text, hn::Set(d8, '/')));  // -1 (all ones) for a slash
     const auto sextets = hn::Add(text, hn::TableLookupBytes(roll, hn::Add(high, slash)));
     const auto pairs = hn::BitCast(d16, sextets);
     const auto twelve = hn::Or(hn::ShiftLeft<6>(hn::And(pairs, hn::Set(d16, 0x3f))), hn::ShiftRight<8>(pairs));
@@ -112,7 +112,7 @@ namespace precision_detail {
 HWY_EXPORT(encode);
 HWY_EXPORT(decode);
 
-// In the namespace of HWY_EXPORT: with a single target, Highway calls its function by a relative name.
+// In the namespace of HWY_EXPORT, because with a single target, Highway calls the target's function by a relative name.
 static std::size_t encode_best(const std::uint8_t* in, std::size_t size, std::uint8_t* out) {
   return HWY_DYNAMIC_DISPATCH(encode)(in, size, out);
 }
@@ -166,7 +166,7 @@ bool base64_decode(std::string_view text, std::byte* out) noexcept {
   const auto* const in = reinterpret_cast<const std::uint8_t*>(text.data());
   const std::size_t rest = base64_decoded_size(text) % 3;
   const std::size_t last = text.size() - (rest == 0 ? 0 : 4);
-  // The rest after the last vector takes at least the 4 extra bytes that the vector writes.
+  // The last 8 characters decode to at least 4 bytes, so the 4 extra bytes that a vector writes fit.
   std::size_t i = simd && text.size() > 8 ? decode_best(in, text.size() - 8, reinterpret_cast<std::uint8_t*>(out)) : 0;
   out += i / 4 * 3;
   std::uint32_t seen = 0;

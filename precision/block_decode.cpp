@@ -1,8 +1,8 @@
-// Decoders of blocks, compiled once for every SIMD target. Each type unpacks the codes of a block to bytes, in loops of
-// fixed length that compilers vectorise; one loop for all types then multiplies them with their scales.
+// Block decoders, compiled once for each SIMD target. Each type unpacks the codes of a block to bytes, in loops of
+// fixed length that compilers vectorize. One loop for all types then multiplies the codes by their scales.
 //
-// Products and sums are those of ggml, in its order. The build forbids fused multiply-add, so that every target rounds
-// alike.
+// Products and sums are computed in the order of ggml's code. The build forbids fused multiply-add, so that every
+// target rounds equally.
 
 #include "block_targets.hpp"
 
@@ -28,7 +28,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using U8 = std::uint8_t;
 using I8 = std::int8_t;
-using Floats = hn::CappedTag<float, 8>;  // every run is a multiple of 8
+using Floats = hn::CappedTag<float, 8>;  // each run's length is a multiple of 8
 
 template <class T>
 HWY_INLINE HWY_ATTR T number(const U8* at) {
@@ -63,8 +63,8 @@ HWY_INLINE HWY_ATTR void scale_and_add(const I8* codes, float d, float m, float*
   }
 }
 
-// Splits `kBytes` bytes into their low and high halves, each minus `zero`. Vectors by hand: at -O3, g++ unrolls the
-// loop and then finds none.
+// Splits `kBytes` bytes into their low and high nibbles, and subtracts `zero` from each. Uses explicit vectors, because
+// g++ -O3 unrolls the loop and then does not vectorize it.
 template <std::size_t kBytes>
 HWY_INLINE HWY_ATTR void nibbles(const U8* HWY_RESTRICT q, I8* HWY_RESTRICT low, I8* HWY_RESTRICT high, int zero = 0) {
   const hn::CappedTag<U8, kBytes> d;
@@ -79,7 +79,7 @@ HWY_INLINE HWY_ATTR void nibbles(const U8* HWY_RESTRICT q, I8* HWY_RESTRICT low,
   }
 }
 
-// Replaces the halves of `kBytes` bytes by the numbers of a table.
+// Replaces the nibbles of `kBytes` bytes by the numbers of a table.
 template <std::size_t kBytes>
 HWY_INLINE HWY_ATTR void look_up(const I8* HWY_RESTRICT table, const U8* HWY_RESTRICT q, I8* HWY_RESTRICT low,
                                  I8* HWY_RESTRICT high) {
@@ -103,7 +103,7 @@ HWY_INLINE HWY_ATTR void look_up(const I8* HWY_RESTRICT table, const U8* HWY_RES
 #endif
 }
 
-// Spreads the bits of a byte over eight bytes, the first bit first: 0x80 where it is set.
+// Expands the bits of a byte to eight bytes, lowest bit first: 0x80 for a set bit, else 0.
 HWY_INLINE HWY_ATTR std::uint64_t spread(U8 bits) {
   const std::uint64_t one_each = (std::uint64_t{bits} * 0x0101010101010101u) & 0x8040201008040201u;
   return (one_each + 0x7F7F7F7F7F7F7F7Fu) & 0x8080808080808080u;
@@ -113,7 +113,7 @@ HWY_INLINE HWY_ATTR void store(std::uint64_t bytes, I8* at) {
   detail::store_le(reinterpret_cast<std::byte*>(at), bytes);
 }
 
-// Negates eight codes where `signs` has a bit.
+// Negates each of eight codes whose bit in `signs` is set.
 HWY_INLINE HWY_ATTR void apply_signs(unsigned signs, I8* codes) {
   for (unsigned j = 0; j < 8; ++j) {
     const int negative = -static_cast<int>(signs >> j & 1);
@@ -121,7 +121,7 @@ HWY_INLINE HWY_ATTR void apply_signs(unsigned signs, I8* codes) {
   }
 }
 
-// Returns the signs that an index of 7 bits stands for: the eighth makes their number even.
+// Returns the eight sign bits for a 7-bit index. The eighth bit makes the number of set bits even.
 HWY_INLINE HWY_ATTR unsigned even_signs(unsigned index) {
   return index | (static_cast<unsigned>(std::popcount(index)) & 1) << 7;
 }
@@ -135,7 +135,7 @@ constexpr I8 kIq2[4] = {8, 25, 43, 0};
 constexpr I8 kIq3Xxs[8] = {4, 12, 20, 28, 36, 44, 52, 62};
 constexpr I8 kIq3S[8] = {1, 3, 5, 7, 9, 11, 13, 15};
 
-// ---- One scale for the block. Every decoder returns true if its scales are finite.
+// ---- One scale for each block. Each decoder returns true if the scales are finite.
 
 struct Q4_0 {
   static constexpr DType kType = DType::q4_0;
@@ -160,7 +160,7 @@ struct Q4_1 {
   }
 };
 
-// Unpacks 32 codes of 5 bits, minus `zero`.
+// Unpacks 32 codes of 5 bits, and subtracts `zero` from each.
 HWY_INLINE HWY_ATTR void five_bits(const U8* high, const U8* low, I8* codes, int zero) {
   alignas(64) I8 top[32];
   for (std::size_t k = 0; k < 4; ++k) store(spread(high[k]) >> 3, top + 8 * k);
@@ -283,9 +283,10 @@ struct Nvfp4 {
   }
 };
 
-// ---- Three numbers for an element
+// ---- Three possible values for each element
 
-// Unpacks digit `n` of numbers in base 3: each byte is the fraction of 256 whose first digits they are.
+// Unpacks digit `n` of numbers in base 3. Each byte is a fraction of 256, and the digits are the first digits of this
+// fraction.
 template <std::size_t kBytes>
 HWY_INLINE HWY_ATTR void trits(const U8* HWY_RESTRICT bytes, unsigned power, I8* HWY_RESTRICT codes) {
   for (std::size_t j = 0; j < kBytes; ++j) {
@@ -308,7 +309,7 @@ struct Tq1_0 {
   }
 };
 
-// Unpacks fields of 2 bits, at bits 2s of each of 32 bytes for s = 0 to 3.
+// Unpacks fields of 2 bits: field s (0 to 3) is at bit 2s of each of 32 bytes.
 HWY_INLINE HWY_ATTR void two_bits(const U8* HWY_RESTRICT q, I8* HWY_RESTRICT codes, int zero = 0) {
   for (std::size_t s = 0; s < 4; ++s) {
     for (std::size_t l = 0; l < 32; ++l) codes[32 * s + l] = static_cast<I8>((q[l] >> (2 * s) & 3) - zero);
@@ -367,7 +368,7 @@ struct Q3K {
   }
 };
 
-// Multiplies eight runs of 32 codes with the scales of 6 bits that q4_K and q5_K have, and subtracts the minimums.
+// Multiplies eight runs of 32 codes by the 6-bit scales of q4_K and q5_K, and subtracts the minimums.
 HWY_INLINE HWY_ATTR bool six_bit_scales(const U8* src, const I8* codes, float* HWY_RESTRICT dst) {
   const float d = f16(src);
   const float m = f16(src + 2);
@@ -425,7 +426,7 @@ struct Q6K {
   }
 };
 
-// ---- IQ types. `ib` counts runs of 32 elements, `l` the runs of 8 in one.
+// ---- IQ types. `ib` counts runs of 32 elements, `l` the runs of 8 elements in it.
 
 struct Iq2Xxs {
   static constexpr DType kType = DType::iq2_xxs;
@@ -537,7 +538,7 @@ struct Iq4Xs {
   }
 };
 
-// Unpacks a point of iq1 and adds an eighth, or subtracts it: in units of an eighth, 8 (c - 1) + 1 or - 1.
+// Unpacks a point of iq1, and adds or subtracts an eighth. In units of an eighth: 8 (c - 1) + 1 or - 1.
 HWY_INLINE HWY_ATTR void shifted_point(unsigned packed, bool down, I8* codes) {
   const int shift = down ? -9 : -7;
   for (std::size_t j = 0; j < 8; ++j) codes[j] = static_cast<I8>(static_cast<int>(packed >> (2 * j) & 3) * 8 + shift);
@@ -580,8 +581,8 @@ struct Iq1M {
   }
 };
 
-// Sets every NaN to one pattern: which of two NaNs an instruction returns, and the sign of a new one, depend on the
-// machine.
+// Sets every NaN to the same pattern, because the choice between two NaN operands and the sign of a new NaN depend on
+// the machine.
 HWY_NOINLINE void make_nans_equal(float* numbers, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     if (std::isnan(numbers[i])) numbers[i] = std::bit_cast<float>(0x7FC00000u);

@@ -1,8 +1,8 @@
-// Encoders of blocks whose scales follow from the largest numbers, compiled once for every SIMD target. The results are
-// those of ggml's reference functions, built without fused multiply-add, bit by bit.
+// Encoders of blocks whose scales follow from the largest numbers, compiled once for each SIMD target. The results
+// equal those of ggml's reference functions, built without fused multiply-add, bit for bit.
 //
-// The scale of a block of tiny numbers may have no finite inverse. ggml then converts infinities to integers, which C++
-// does not define; x86 gives 0 in the low byte, and so do these encoders.
+// The scale of a block of tiny numbers may have no finite inverse. ggml then converts infinities to integers, which is
+// undefined behavior in C++. On x86 the low byte is 0, so these encoders write 0.
 
 #include "block_targets.hpp"
 
@@ -27,7 +27,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using U8 = std::uint8_t;
 using I8 = std::int8_t;
-using Floats = hn::CappedTag<float, 8>;  // every run is a multiple of 8
+using Floats = hn::CappedTag<float, 8>;  // each run's length is a multiple of 8
 using Integers = hn::RebindToSigned<Floats>;
 using VF = hn::Vec<Floats>;
 
@@ -38,12 +38,12 @@ HWY_INLINE HWY_ATTR void store_f16(float value, U8* at) {
   detail::store_le(reinterpret_cast<std::byte*>(at), detail::f16_from_f32_bits(std::bit_cast<std::uint32_t>(value)));
 }
 
-// Returns the inverse that codes are made with; 0 if there is none.
+// Returns the inverse by which the numbers are multiplied, or 0 if the inverse is not finite.
 HWY_INLINE HWY_ATTR float inverse(float d) {
   const float inverse = 1 / d;
   return d != 0 && std::isfinite(inverse) ? inverse : 0;
 }
-// Returns true if `inverse` was 0 only because the scale is tiny.
+// Returns true if `inverse` is 0 because the scale is tiny.
 HWY_INLINE HWY_ATTR bool tiny(float d, float inverse) { return d != 0 && inverse == 0; }
 
 template <std::size_t kCount>
@@ -69,7 +69,8 @@ HWY_INLINE HWY_ATTR Range range(const float* HWY_RESTRICT x) {
   return {hn::GetLane(hn::MinOfLanes(Floats(), low)), hn::GetLane(hn::MaxOfLanes(Floats(), high))};
 }
 
-// Returns the first number that equals `value`: of 0 and -0, the one that a search from the start finds.
+// Returns `value`. For a zero, returns the first element that equals it, so that its sign is that of a search from the
+// start.
 template <std::size_t kCount>
 HWY_INLINE HWY_ATTR float first_zero(const float* x, float value) {
   if (value != 0) return value;
@@ -79,7 +80,7 @@ HWY_INLINE HWY_ATTR float first_zero(const float* x, float value) {
   return value;
 }
 
-// Returns the number of largest magnitude with its sign; of two, the first; 0 if all are 0.
+// Returns the number of largest magnitude, with its sign. Of two, returns the first. Returns 0 if all are 0.
 template <std::size_t kCount>
 HWY_INLINE HWY_ATTR float extreme(const float* x) {
   const Range r = range<kCount>(x);
@@ -93,7 +94,7 @@ HWY_INLINE HWY_ATTR float extreme(const float* x) {
   return high;
 }
 
-// Converts to bytes x * factor + summand, cut to an integer, which must fit.
+// Converts x * factor + summand to bytes, truncated to integers, which must fit.
 template <std::size_t kCount, class Byte>
 HWY_INLINE HWY_ATTR void cut(const float* HWY_RESTRICT x, float factor, float summand, Byte* HWY_RESTRICT codes) {
   const hn::Rebind<Byte, Floats> bytes;
@@ -103,8 +104,8 @@ HWY_INLINE HWY_ATTR void cut(const float* HWY_RESTRICT x, float factor, float su
   }
 }
 
-// The same for x * factor, rounded to the nearest integer, ties away from 0. The largest f32 below a half is added:
-// with a half itself, the sum would round up numbers just below a half.
+// Converts x * factor to bytes, rounded to the nearest integer, ties away from 0. Adds the largest f32 below a half,
+// because with a half the sum would round up numbers just below a half.
 template <std::size_t kCount>
 HWY_INLINE HWY_ATTR void round_away(const float* HWY_RESTRICT x, float factor, I8* HWY_RESTRICT codes) {
   const hn::Rebind<I8, Floats> bytes;
@@ -120,7 +121,7 @@ HWY_INLINE HWY_ATTR void at_most(U8 limit, U8* codes) {
   for (std::size_t i = 0; i < kCount; ++i) codes[i] = codes[i] < limit ? codes[i] : limit;
 }
 
-// Packs 32 codes of 4 bits: the second half of them in the high bits.
+// Packs 32 codes of 4 bits, the second 16 in the high nibbles.
 HWY_INLINE HWY_ATTR void pack_nibbles(const U8* HWY_RESTRICT codes, U8* HWY_RESTRICT q) {
   for (std::size_t j = 0; j < 16; ++j) q[j] = static_cast<U8>((codes[j] & 15) | codes[j + 16] << 4);
 }
@@ -158,7 +159,7 @@ struct Q5_0 {
   }
 };
 
-// Codes for the distance from the minimum, in `steps` steps.
+// Encodes the distances from the minimum, in `steps` steps.
 HWY_INLINE HWY_ATTR void encode_distance(const float* HWY_RESTRICT x, float steps, U8* HWY_RESTRICT codes,
                                          U8* HWY_RESTRICT scales) {
   const Range r = range<32>(x);
@@ -208,7 +209,7 @@ struct Q8_0 {
 struct Q1_0 {
   static constexpr DType kType = DType::q1_0;
   static HWY_INLINE HWY_ATTR void encode(const float* HWY_RESTRICT x, U8* HWY_RESTRICT dst) {
-    float sum = 0;  // in this order
+    float sum = 0;  // ggml sums in this order
     for (std::size_t i = 0; i < 128; ++i) sum += std::fabs(x[i]);
     store_f16(sum / 128, dst);
     for (std::size_t k = 0; k < 16; ++k) {
@@ -219,7 +220,7 @@ struct Q1_0 {
   }
 };
 
-// Codes 0, 1, 2 for the numbers nearest to -d, 0, d. Returns d, the largest magnitude.
+// Writes the codes 0, 1, 2 for the nearest of -d, 0, d. Returns d, the largest magnitude.
 template <std::size_t kCount>
 HWY_INLINE HWY_ATTR float encode_trits(const float* HWY_RESTRICT x, I8* HWY_RESTRICT codes) {
   const float d = largest_magnitude<kCount>(x);
@@ -243,7 +244,7 @@ struct Q2_0 {
   }
 };
 
-// Packs codes in base 3, the first digit the most significant, as the fraction of 256 that is just large enough.
+// Packs codes in base 3, most significant digit first, as the smallest fraction of 256 that is large enough.
 template <std::size_t kBytes>
 HWY_INLINE HWY_ATTR void pack_trits(const I8* HWY_RESTRICT codes, std::size_t digits, U8* HWY_RESTRICT bytes) {
   for (std::size_t m = 0; m < kBytes; ++m) {
@@ -278,11 +279,11 @@ struct Tq2_0 {
   }
 };
 
-// Codes for the nearest of e2m1_values times `d`; of two, the first.
+// Writes the codes of the nearest multiples e2m1_values * `d`. Of two equally near, the first is taken.
 template <std::size_t kCount>
 HWY_INLINE HWY_ATTR void encode_e2m1(const float* HWY_RESTRICT x, float largest, float d, U8* HWY_RESTRICT codes) {
   if (largest > 24 * d || !std::isfinite(12 * d)) {
-    // Far from all numbers of the scale, rounded distances are equal: compares them as ggml does.
+    // Far from all numbers of the scale, rounded distances are equal, so this compares them in the order of ggml.
     for (std::size_t i = 0; i < kCount; ++i) {
       unsigned best = 0;
       float distance = std::fabs(x[i]);
@@ -297,8 +298,8 @@ HWY_INLINE HWY_ATTR void encode_e2m1(const float* HWY_RESTRICT x, float largest,
     }
     return;
   }
-  // Otherwise the distances that matter are exact, and the middles between neighbours decide. Of a number in the
-  // middle, the smaller neighbour has the smaller code.
+  // Otherwise the relevant distances are exact, and the midpoints between neighbors decide. For a number at a midpoint,
+  // the neighbor of smaller magnitude has the smaller code.
   constexpr float middles[7] = {0.5F, 1.5F, 2.5F, 3.5F, 5, 7, 10};
   const hn::Rebind<U8, Floats> bytes;
   for (std::size_t i = 0; i < kCount; i += hn::Lanes(Floats())) {
@@ -321,7 +322,7 @@ inline int floor_log2(float x) {
   const float fraction = std::frexp(x, &exponent);  // in [1/2, 1); log2(x) is a little less than `exponent`
   const int distance = exponent <= 0 ? -exponent : exponent - 1;
   if (distance == 0) return exponent - 1;
-  // Half of the last place of an f32 just below `exponent`, in units of 2^-24.
+  // Half a unit in the last place of an f32 just below `exponent`, in units of 2^-24.
   const double half_place = static_cast<double>(std::bit_floor(static_cast<unsigned>(distance)));
   const double below = (1 - static_cast<double>(fraction)) * 0x1p24 * 0x1.71547652B82FEp+0;
   return below < half_place ? exponent : exponent - 1;
@@ -339,7 +340,7 @@ struct Mxfp4 {
   }
 };
 
-// Rounds a scale to unsigned E4M3: to nearest, ties up. From 256 on, the largest code is used, 448.
+// Rounds a scale to unsigned E4M3: to nearest, ties up. Uses the largest code (448) from 256 on.
 inline U8 ue4m3(float x) {
   if (!(x > 0)) return 0;
   const auto bits = std::bit_cast<std::uint32_t>(x);

@@ -1,7 +1,7 @@
-// Encoders of blocks whose scales are fitted: of many scales, the one with the least error is taken. Compiled once for
-// every SIMD target. The results are those of ggml's reference functions, built without fused multiply-add, bit by bit:
-// every sum is computed in the order of the elements. To use vectors all the same, a lane is a run of elements with a
-// scale of its own, and a vector has the elements of equal number of several runs.
+// Encoders of blocks whose scales are fitted: of many scales, each encoder takes the one with the least error. Compiled
+// once for each SIMD target. The results equal those of ggml's reference functions, built without fused multiply-add,
+// bit for bit, so each sum is computed in the order of the elements. To use vectors nevertheless, each lane processes a
+// separate run of elements with its own scale: a vector has the elements with equal index of several runs.
 
 #include "block_targets.hpp"
 
@@ -30,7 +30,7 @@ using VF = hn::Vec<Floats>;
 using MF = hn::Mask<Floats>;
 
 constexpr std::size_t kMaxLanes = 8;
-constexpr float kNegligible = 1e-15F;  // ggml takes a run without larger numbers as zeros
+constexpr float kNegligible = 1e-15F;  // ggml encodes a run without larger numbers as zeros
 
 HWY_INLINE HWY_ATTR std::size_t lanes() { return hn::Lanes(Floats()); }
 HWY_INLINE HWY_ATTR VF set(float x) { return hn::Set(Floats(), x); }
@@ -39,8 +39,8 @@ HWY_INLINE HWY_ATTR VF load(const float* x) { return hn::LoadU(Floats(), x); }
 HWY_INLINE HWY_ATTR void store(VF v, float* at) { hn::StoreU(v, Floats(), at); }
 HWY_INLINE HWY_ATTR VF select(MF mask, VF yes, VF no) { return hn::IfThenElse(mask, yes, no); }
 
-// Rounds to the nearest integer, ties to even, by the bits of a sum: also what it returns for numbers of 2^22 and more
-// and for NaN is as in ggml.
+// Rounds to the nearest integer, ties to even, with the bits of a sum, as ggml does. The results for NaN and for
+// numbers of 2^22 and more also equal those of ggml.
 HWY_INLINE HWY_ATTR int nearest(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x + 12582912.0F);
   return static_cast<int>(bits & 0x7FFFFFu) - 0x400000;
@@ -56,19 +56,19 @@ HWY_INLINE HWY_ATTR int clamp(int x, int min_code, int max_code) {
   return x < min_code ? min_code : x > max_code ? max_code : x;
 }
 
-// Stores the NaN of x86 for every NaN: the sums of numbers above 1e12 overflow, and the sign of inf / inf depends on
-// the machine.
+// Stores the x86 NaN pattern for every NaN: the sums of numbers above 1e12 overflow, and the sign of inf / inf depends
+// on the machine.
 HWY_INLINE HWY_ATTR void store_f16(float value, U8* at) {
   const std::uint16_t bits = detail::f16_from_f32_bits(std::bit_cast<std::uint32_t>(value));
   detail::store_le(reinterpret_cast<std::byte*>(at), std::isnan(value) ? std::uint16_t{0xFE00} : bits);
 }
-// Returns the number as a decoder will read it.
+// Returns the number that a decoder will read.
 HWY_INLINE HWY_ATTR float stored_f16(const U8* at) {
   return std::bit_cast<float>(
       detail::f32_from_f16_bits(detail::load_le<std::uint16_t>(reinterpret_cast<const std::byte*>(at))));
 }
 
-// `kCount` elements of each of several runs, element by element.
+// The `kCount` elements of each of several runs, interleaved: the elements with equal index are adjacent.
 template <std::size_t kCount>
 struct Columns {
   alignas(64) float x[kCount * kMaxLanes];
@@ -86,7 +86,7 @@ struct Columns {
   HWY_INLINE HWY_ATTR VF at(std::size_t i) const { return load(x + i * lanes()); }
   HWY_INLINE HWY_ATTR void put(std::size_t i, VF v) { store(v, x + i * lanes()); }
 
-  // Returns the numbers of largest magnitude with their signs; of two, the first; 0 if all are 0.
+  // Returns each run's number of largest magnitude, with its sign. Of two, returns the first. Returns 0 if all are 0.
   HWY_INLINE HWY_ATTR VF extreme() const {
     VF magnitude = zero();
     VF found = zero();
@@ -100,18 +100,18 @@ struct Columns {
   }
 };
 
-// ---- Scale and minimum (q2_K, q4_K, q5_K): x = scale * code - offset, codes from 0 on
+// ---- Scale and minimum (q2_K, q4_K, q5_K): x = scale * code - offset, codes from 0
 
 struct OffsetFit {
   int greatest;  // the largest code
   float start;   // the trials' factors are (start + kTrialStep * i + greatest) / (max - min), for i = 0 to `trials`
   int trials;
-  bool squares;  // the error is the weighted sum of squares; otherwise of magnitudes
+  bool squares;  // true: the error is the weighted sum of squares; false: the weighted sum of magnitudes
 };
 
 constexpr float kTrialStep = 0.1F;
 
-// The results for the runs of a block. `inverse` and `from` give the codes: nearest(inverse * (x - from)).
+// The results for the runs of a block. The codes are nearest(inverse * (x - from)).
 template <std::size_t kRuns>
 struct OffsetScales {
   float scale[kRuns];
@@ -160,7 +160,7 @@ HWY_ATTR void fit_offset(const OffsetFit& fit, const Columns<kCount>& x, const C
   VF best_error = weighted_error<kSquares>(x, w, codes, best_scale, best_min);
 
   for (int trial = 0; trial <= fit.trials; ++trial) {
-    // Once a trial is better, its minimum is where the codes of the following ones begin.
+    // After a better trial, the following trials count the codes from its minimum.
     const VF from = best_min;
     const VF inverse = hn::Div(set(fit.start + kTrialStep * static_cast<float>(trial) + n), hn::Sub(max_x, from));
     VF sum_l = zero();
@@ -208,7 +208,7 @@ HWY_INLINE HWY_ATTR void fit_offsets(const OffsetFit& fit, const float* HWY_REST
   }
 }
 
-// The codes of a run for the scales as they are stored; those of the fit if the scale is 0.
+// Writes the codes of a run for the scales as stored, or the codes of the fit if the stored scale is 0.
 template <std::size_t kCount, std::size_t kRuns>
 HWY_INLINE HWY_ATTR void offset_codes(const float* HWY_RESTRICT x, float d, float m, const OffsetScales<kRuns>& fit,
                                       std::size_t run, int greatest, U8* HWY_RESTRICT codes) {
@@ -222,7 +222,7 @@ HWY_INLINE HWY_ATTR void offset_codes(const float* HWY_RESTRICT x, float d, floa
   }
 }
 
-// Returns the largest number, or 0.
+// Returns the largest number, or 0 if none is positive.
 template <std::size_t kRuns>
 HWY_INLINE HWY_ATTR float greatest(const float (&numbers)[kRuns]) {
   float m = 0;
@@ -230,7 +230,7 @@ HWY_INLINE HWY_ATTR float greatest(const float (&numbers)[kRuns]) {
   return m;
 }
 
-// Packs four fields of 2 bits a byte, as the K types do: 32 apart.
+// Packs four 2-bit fields into each byte, from codes that are 32 apart, as the K types do.
 HWY_INLINE HWY_ATTR void pack_two_bits(const U8* HWY_RESTRICT codes, U8* HWY_RESTRICT q) {
   for (std::size_t h = 0; h < 2; ++h) {
     const U8* c = codes + 128 * h;
@@ -288,7 +288,7 @@ HWY_INLINE HWY_ATTR void encode_six_bit_scales(const OffsetFit& kind, const floa
   unsigned s[8];
   unsigned m[8];
   for (std::size_t k = 0; k < 8; ++k) {
-    // A negative scale wraps around to a byte before it is cut.
+    // As in ggml, a negative scale wraps around to a byte before it is limited.
     s[k] = static_cast<U8>(nearest(inverse_scale * fit.scale[k]));
     m[k] = static_cast<U8>(nearest(inverse_offset * fit.offset[k]));
     s[k] = s[k] < 63 ? s[k] : 63;
@@ -310,7 +310,7 @@ HWY_INLINE HWY_ATTR void encode_six_bit_scales(const OffsetFit& kind, const floa
   }
 }
 
-// Packs the low 4 bits of codes: those of runs 2k and 2k + 1 of `kRun` codes into the halves of the same bytes.
+// Packs the low 4 bits of codes. Runs 2k and 2k + 1 of `kRun` codes share the low and high nibbles of the same bytes.
 template <std::size_t kRun, std::size_t kCount>
 HWY_INLINE HWY_ATTR void pack_nibbles(const U8* HWY_RESTRICT codes, U8* HWY_RESTRICT q) {
   for (std::size_t at = 0; at < kCount; at += 2 * kRun) {
@@ -351,7 +351,7 @@ struct Sums {
   VF ll;
 };
 
-// Rounds `inverse` * x to codes and sums them up.
+// Rounds `inverse` * x to codes and computes the sums.
 template <std::size_t kCount>
 HWY_INLINE HWY_ATTR Sums sums_of(const Columns<kCount>& x, VF inverse, int n) {
   Sums sums{zero(), zero()};
@@ -364,7 +364,7 @@ HWY_INLINE HWY_ATTR Sums sums_of(const Columns<kCount>& x, VF inverse, int n) {
   return sums;
 }
 
-// Moves codes one by one while the fit gets better. Writes the codes plus `n`.
+// Changes codes one by one while the fit improves. Writes the codes plus `n`.
 template <std::size_t kCount>
 HWY_ATTR VF fit_by_moves(const Columns<kCount>& x, int n, Columns<kCount>& codes) {
   const VF extreme = x.extreme();
@@ -448,8 +448,8 @@ struct Q3K {
   }
 };
 
-// Tries scales near the one that gives the extreme number the code -n. Returns the scale and, in `inverse`, the factor
-// that gives the codes.
+// Tries scales near the scale that gives the extreme number the code -n. Returns the best scale and sets `inverse` to
+// the factor that gives the codes.
 template <std::size_t kCount>
 HWY_ATTR VF fit_by_trials(const Columns<kCount>& x, int n, VF& inverse) {
   const VF extreme = x.extreme();
@@ -504,7 +504,7 @@ struct Q6K {
     const hn::Rebind<U8, Floats> bytes;
     for (std::size_t k = 0; k < 16; ++k) {
       const float d = stored * static_cast<float>(sc[k]);
-      // The codes of a run without numbers are 0 before 32 is added to others.
+      // All codes of a run without numbers are 0; 32 is added to the codes of other runs.
       const float zero_code = d == 0 && inverses[k] == 0 ? 0 : 32;
       for (std::size_t i = 16 * k; i < 16 * k + 16; i += lanes()) {
         const VF v = d == 0 ? hn::Mul(set(inverses[k]), load(x + i)) : hn::Div(load(x + i), set(d));
@@ -523,11 +523,11 @@ struct Q6K {
   }
 };
 
-// ---- iq4_nl: codes for 16 numbers. A lane is a block.
+// ---- iq4_nl: codes for 16 numbers. Each lane processes a block.
 
 struct Iq4Table {
-  float middles[15];  // between neighbours
-  float steps[15];    // from a number to the next
+  float middles[15];  // midpoints between neighbors
+  float steps[15];    // differences between neighbors
 };
 constexpr Iq4Table iq4_table() {
   Iq4Table t{};
@@ -539,7 +539,7 @@ constexpr Iq4Table iq4_table() {
 }
 constexpr Iq4Table kIq4 = iq4_table();
 
-// Returns the nearest of the numbers, of two the larger. NaN gives the last.
+// Returns the nearest number of the table. Of two equally near, returns the larger. Returns the last for NaN.
 HWY_INLINE HWY_ATTR VF nearest_of_table(VF v) {
   VF q = set(iq4_values[0]);
   for (std::size_t k = 0; k < 15; ++k) {
@@ -548,7 +548,7 @@ HWY_INLINE HWY_ATTR VF nearest_of_table(VF v) {
   return q;
 }
 
-// Writes the codes of the numbers nearest to `factor` * x.
+// Writes the codes of the table's numbers that are nearest to `factor` * x.
 HWY_INLINE HWY_ATTR void table_codes(const float* HWY_RESTRICT x, float factor, U8* HWY_RESTRICT codes) {
   const hn::Rebind<U8, Floats> bytes;
   for (std::size_t i = 0; i < 32; i += lanes()) {
@@ -572,7 +572,7 @@ HWY_INLINE HWY_ATTR Sums table_sums(const Columns<32>& x, VF inverse) {
   return sums;
 }
 
-// Encodes as many blocks as there are lanes.
+// Encodes up to as many blocks as there are lanes.
 HWY_ATTR void encode_iq4_nl_group(const float* HWY_RESTRICT src, U8* HWY_RESTRICT dst, std::size_t blocks) {
   Columns<32> x;
   x.gather(src);

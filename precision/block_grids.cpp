@@ -13,8 +13,9 @@
 // COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
 // OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 
-// The grids of the iq types (ggml-common.h of ggml d99724f, MIT), packed: 2 or 3 bits an element, the first element in
-// the low bits. Packed they take 9 KB instead of 35, and unpacking costs no more than reading the larger tables.
+// The grids of the iq types (ggml-common.h of ggml d99724f, MIT), packed with 2 or 3 bits for each element, the first
+// element in the low bits. Packed, they take 9 KB instead of 35 KB, and unpacking takes no more time than reading the
+// larger tables.
 #include "block_grids.hpp"
 
 namespace stele::inline v0::precision_detail {

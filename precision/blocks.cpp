@@ -24,7 +24,7 @@ std::size_t encode_blocks(DType d, const float* src, std::byte* dst, std::size_t
   if (encode == nullptr) return 0;
   const pd::DefaultFloatModes modes;
   const BlockSize size = block_size(d);
-  // Numbers that are checked, and then encoded from the first-level cache.
+  // Numbers that are checked and then encoded while they are in the first-level cache.
   constexpr std::size_t kPiece = 4096;
   const std::size_t step = kPiece / size.elements;
   for (std::size_t at = 0; at < blocks; at += step) {

@@ -12,7 +12,8 @@ namespace {
 
 namespace pd = precision_detail;
 
-// Elements per block: 4 KiB of f32 between two steps, and the range in which the failing element is searched.
+// Elements per block (4 KiB of f32): the intermediate results of two-step conversions, and the range that is searched
+// for a failing element.
 constexpr std::size_t kBlock = 1024;
 
 bool is_number(DType d) noexcept { return pd::is_float(d) || pd::is_integer(d); }
@@ -21,7 +22,8 @@ bool is_complex(DType d) noexcept { return dtype_class(d) == DTypeClass::complex
 
 DType component(DType complex) noexcept { return complex == DType::c64 ? DType::f32 : DType::f64; }
 
-/// The range of a dtype, as powers of two: significant bits, the places of the lowest and the highest bit.
+/// The range of a dtype in powers of two: the number of significant bits, and the exponents of the lowest and the
+/// highest bit.
 struct Extent {
   int precision;
   int min_bit;
@@ -56,7 +58,7 @@ Extent extent_of(DType d) noexcept {
   return {1, -f.bias, top - 1, false, false, false, false, true};
 }
 
-// Finds the first failing element of a block, or the number of overflows if they are allowed.
+// Finds the first failing element of a block, or counts the overflows if they are allowed.
 ConvertOutcome examine(DType from, const std::byte* src, DType to, std::size_t count, bool allow_overflow) noexcept {
   ConvertOutcome result;
   for (std::size_t i = 0; i < count; ++i) {
@@ -79,7 +81,7 @@ ConvertOutcome copy(DType d, const std::byte* src, std::byte* dst, std::size_t c
 /// One or two kernels that convert one float dtype to another.
 struct Route {
   pd::Kernel first;
-  pd::Kernel second;  // from f32, or null
+  pd::Kernel second;  // converts from f32; may be null
 };
 
 Route route(DType from, DType to) noexcept {
@@ -121,7 +123,8 @@ ConvertOutcome convert_floats(DType from, const std::byte* src, DType to, std::b
       overflow |= way.second(middle, dst + at * out, n);
     }
     if (!overflow) continue;
-    // In place, the source is overwritten by now; but then it had 16 bits or less, and `middle` has its exact values.
+    // In an in-place conversion, the source is already overwritten. It then has at most 16 bits per element, so
+    // `middle` has its exact values.
     const bool exact = way.second != nullptr && from != DType::f64;
     const ConvertOutcome found =
         exact ? examine(DType::f32, middle, to, n, allow_overflow) : examine(from, s, to, n, allow_overflow);
@@ -169,7 +172,8 @@ bool lossless(DType from, DType to) noexcept {
   const Extent a = extent_of(from);
   const Extent b = extent_of(to);
   if (pd::is_integer(to)) {
-    // Only a float has places below 1; the least signed integer is one place further than its precision.
+    // Only a float has bits below 1. Comparing precisions suffices: the lowest integer of a signed type needs one more
+    // bit in both types.
     return !pd::is_float(from) && (!a.is_signed || b.is_signed) && a.precision <= b.precision;
   }
   return a.precision <= b.precision && a.min_bit >= b.min_bit && a.max_bit <= b.max_bit &&

@@ -1,8 +1,8 @@
-// Float kernels, compiled once for every SIMD target. Equal to the scalar reference bit by bit, which excludes many
-// functions of Highway (1.0.3): its emulated f32 -> f16 rounds differently, its bf16 demotion truncates, and Ne(x, x)
-// is no NaN test. Only x86 from SSSE3 on and 64-bit Arm use vectors; other machines may lose NaN payloads (RISC-V,
-// Wasm) or subnormals (32-bit Arm), and use the scalar reference. SVE is excluded, because this code has not been run
-// on it.
+// Float kernels, compiled once for each SIMD target. The results equal those of the scalar reference bit for bit, which
+// excludes many functions of Highway (1.0.3): its emulated f32 -> f16 rounds differently, its bf16 demotion truncates,
+// and Ne(x, x) is not a NaN test. Only x86 from SSSE3 on and 64-bit Arm use vectors. Other machines may lose NaN
+// payloads (RISC-V, Wasm) or subnormals (32-bit Arm), so they use the scalar reference. SVE is excluded because it is
+// untested.
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
@@ -37,7 +37,7 @@ using VU32 = hn::Vec<U32>;
 using VI32 = hn::Vec<I32>;
 using VU64 = hn::Vec<U64>;
 
-// Loads and stores go through bytes: the arrays may be unaligned and of any type.
+// Loads and stores access bytes: the arrays may be unaligned and of any type.
 HWY_INLINE HWY_ATTR hn::Vec<Bytes> load(const std::byte* p) {
   return hn::LoadU(Bytes(), reinterpret_cast<const std::uint8_t*>(p));
 }
@@ -56,19 +56,19 @@ HWY_INLINE HWY_ATTR void store_half(V v, std::byte* p) {
 HWY_INLINE HWY_ATTR VU32 bits32(std::uint32_t v) { return hn::Set(U32(), v); }
 HWY_INLINE HWY_ATTR VU64 bits64(std::uint64_t v) { return hn::Set(U64(), v); }
 
-// For values below 2^31: signed comparison is the only one that every target has.
+// Compares values below 2^31 as signed numbers: only the signed comparison exists on every target.
 HWY_INLINE HWY_ATTR hn::Mask<U32> less(VU32 a, VU32 b) {
   return hn::RebindMask(U32(), hn::Lt(hn::BitCast(I32(), a), hn::BitCast(I32(), b)));
 }
 
-// Sets the quiet bit of the NaNs among f32 bits.
+// Sets the quiet bit of each NaN among f32 bits.
 HWY_INLINE HWY_ATTR VU32 quiet(VU32 u) {
   const auto nan = less(bits32(0x7F800000u), hn::And(u, bits32(0x7FFFFFFFu)));
   return hn::Or(u, hn::IfThenElseZero(nan, bits32(0x400000u)));
 }
 
-// Records if a finite f32 of at least `threshold` has occurred: after a shift, exactly those are below a bound in
-// signed order, so the minimum of all shifted values shows it.
+// Detects whether a finite f32 of at least `threshold` occurred. After a shift, exactly these values are below a bound
+// in signed order, so the minimum of all shifted values suffices.
 class Overflow32 {
  public:
   HWY_INLINE HWY_ATTR explicit Overflow32(std::uint32_t threshold)
@@ -110,12 +110,12 @@ struct NoOverflow {
 #define STELE_NATIVE_F16 1
 #else
 #define STELE_NATIVE_F16 0
-// Returns the f16 in the low half of every lane.
+// Returns the f16 in the low half of each lane.
 HWY_INLINE HWY_ATTR VU32 f16_from_f32(VU32 u, VU32 a) {
   const VU32 odd = hn::And(hn::ShiftRight<13>(a), bits32(1));
   const VU32 rounded = hn::ShiftRight<13>(hn::Add(hn::Sub(a, bits32(0x38000000u - 0xFFFu)), odd));
   const VU32 normal = hn::BitCast(U32(), hn::Min(hn::BitCast(I32(), rounded), hn::Set(I32(), 0x7C00)));
-  // The last place of 0.5f is the least subnormal f16: the addition rounds to it.
+  // The unit in the last place of 0.5f is the smallest subnormal f16, so the addition rounds to it.
   const auto sum = hn::Add(hn::BitCast(F32(), a), hn::Set(F32(), 0.5f));
   const VU32 subnormal = hn::Sub(hn::BitCast(U32(), sum), bits32(0x3F000000u));
   const VU32 nan = hn::Or(hn::And(hn::ShiftRight<13>(a), bits32(0x3FFu)), bits32(0x7E00u));
@@ -124,7 +124,7 @@ HWY_INLINE HWY_ATTR VU32 f16_from_f32(VU32 u, VU32 a) {
   return hn::Or(r, hn::ShiftRight<16>(hn::Xor(u, a)));
 }
 
-// Converts the f16 in the low half of every lane.
+// Converts the f16 in the low half of each lane.
 HWY_INLINE HWY_ATTR VU32 f32_from_f16(VU32 h) {
   const VU32 a = hn::ShiftLeft<13>(hn::And(h, bits32(0x7FFFu)));
   const VU32 normal = hn::Add(a, bits32(0x38000000u));
@@ -140,7 +140,7 @@ HWY_INLINE HWY_ATTR VU32 f32_from_f16(VU32 h) {
 struct F32ToF16 {
   static constexpr std::size_t kIn = 4, kOut = 2;
   static HWY_INLINE HWY_ATTR std::size_t step() { return 2 * hn::Lanes(F32()); }
-  HWY_ATTR F32ToF16() : overflow(0x477FF000u) {}  // 65520
+  HWY_ATTR F32ToF16() : overflow(0x477FF000u) {}  // the bits of 65520, the smallest f32 that overflows
   Overflow32 overflow;
   HWY_INLINE HWY_ATTR void apply(const std::byte* src, std::byte* dst) {
     const VU32 u0 = hn::BitCast(U32(), load(src));
@@ -179,7 +179,7 @@ struct F32ToBf16 {
   static HWY_INLINE HWY_ATTR std::size_t step() { return 2 * hn::Lanes(F32()); }
   HWY_ATTR F32ToBf16() : overflow(0x7F7F8000u) {}
   Overflow32 overflow;
-  // Returns the bf16 in the high half of every lane.
+  // Returns the bf16 in the high half of each lane.
   HWY_INLINE HWY_ATTR VU32 round(VU32 u) {
     const VU32 a = hn::And(u, bits32(0x7FFFFFFFu));
     overflow.see(a);
@@ -215,9 +215,9 @@ struct F64ToF32 {
   }
 };
 
-// Bit 29 of an f64 is the last place of an f32. The bits below it are folded into it (round to odd), so the demotion is
-// exact and the later rounding has a sticky bit. Below 2^-126 an f32 has fewer places: such a number is rounded to
-// 2^-133, the last place of a subnormal bf16, at once (f16 has only zeros there).
+// Bit 29 of an f64 is the last bit of an f32. The bits below it are folded into it (round to odd), so the demotion is
+// exact and the later rounding has a sticky bit. Below 2^-126 an f32 has fewer bits, so such a number is rounded
+// directly to a multiple of 2^-133, the smallest subnormal bf16 (f16 has only zeros there).
 struct F64ToOddF32 {
   static constexpr std::size_t kIn = 8, kOut = 4;
   static HWY_INLINE HWY_ATTR std::size_t step() { return hn::Lanes(F64()); }
@@ -246,7 +246,7 @@ struct F32ToF64 {
   }
 };
 
-// Runs whole steps on the arrays, and the rest through a step of zeros.
+// Processes whole steps directly, and the remainder in one step that is padded with zeros.
 template <class Op>
 HWY_ATTR bool run(const std::byte* src, std::byte* dst, std::size_t count) {
   Op op;

@@ -1,4 +1,4 @@
-// The modes of the float unit that the kernels need.
+// Sets the floating-point modes that the kernels require.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace stele::inline v0::precision_detail {
 
-// Kernels use the float unit. A caller with another rounding mode, flushed subnormals (common in inference) or traps
-// must get equal bits, and keeps its own modes and flags.
+// Sets the default modes while a kernel runs, and restores the caller's modes and flags afterwards. Results must not
+// depend on the caller's rounding mode, flushed subnormals (common in inference) or traps.
 class DefaultFloatModes {
  public:
 #if defined(__SSE2__)
@@ -32,7 +32,7 @@ class DefaultFloatModes {
   std::uint64_t control_;
   std::uint64_t status_;
 #else
-  DefaultFloatModes() noexcept {}  // the scalar kernels compute in integers
+  DefaultFloatModes() noexcept {}  // the scalar kernels compute with integers
 #endif
  public:
   DefaultFloatModes(const DefaultFloatModes&) = delete;

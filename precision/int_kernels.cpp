@@ -1,6 +1,6 @@
-// Integer kernels: plain loops over blocks of fixed length, which the compiler vectorises for every target. No
-// comparisons: lost bits are collected by OR, and only a block with a loss is searched. AVX-512 gives no gain that is
-// worth its compile time.
+// Integer kernels: plain loops over blocks of fixed length, which the compiler vectorizes for each target. The loops
+// make no comparisons: they collect lost bits with OR, and only a block with a loss is searched. AVX-512 is excluded
+// because its gain does not justify its compile time.
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3 | HWY_AVX3 | HWY_AVX3_DL)
 
@@ -26,7 +26,7 @@ constexpr std::size_t kIntBlock = 256;
 template <class From, class To>
 HWY_INLINE HWY_ATTR bool int_block(const std::byte* HWY_RESTRICT src, std::byte* HWY_RESTRICT dst, std::size_t count) {
   using Bits = std::make_unsigned_t<From>;
-  // Bits that no fitting number has: those above the greatest number of a narrower type, otherwise the sign.
+  // Bits that are 0 in every fitting number: those above the maximum of a narrower type, otherwise the sign.
   constexpr bool narrower = sizeof(To) < sizeof(From);
   constexpr auto limit = static_cast<Bits>(std::numeric_limits<std::conditional_t<narrower, To, From>>::max());
   constexpr bool to_unsigned = std::is_signed_v<From> && std::is_unsigned_v<To>;
@@ -36,7 +36,7 @@ HWY_INLINE HWY_ATTR bool int_block(const std::byte* HWY_RESTRICT src, std::byte*
     std::memcpy(&v, src + i * sizeof v, sizeof v);
     const To t = static_cast<To>(v);
     if constexpr (narrower && std::is_signed_v<From> && std::is_signed_v<To>) {
-      lost = static_cast<Bits>(lost | static_cast<Bits>(v ^ static_cast<From>(t)));  // its sign reaches above it
+      lost = static_cast<Bits>(lost | static_cast<Bits>(v ^ static_cast<From>(t)));  // 0 if t equals v
     } else if constexpr (narrower || to_unsigned) {
       lost = static_cast<Bits>(lost | (static_cast<Bits>(v) & static_cast<Bits>(~limit)));
     }
@@ -111,7 +111,8 @@ Kernel ints_from(DType from, DType to) {
   }
 }
 
-// Returns true if a byte has a bit of the mask. Reads eight bytes at a time; the mask repeats with the element width.
+// Returns true if a bit of the mask is set in any element. Reads eight bytes at a time: the mask repeats with the
+// element width.
 HWY_ATTR bool any_of_mask(const std::byte* src, std::size_t bytes, std::uint64_t mask) {
   std::uint64_t seen = 0;
   const auto look = [&seen, src](std::size_t at, std::size_t n) HWY_ATTR {

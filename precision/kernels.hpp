@@ -1,4 +1,4 @@
-// The functions of the SIMD translation units for convert.cpp: plain functions over arrays of bytes.
+// Functions of the SIMD translation units, for convert.cpp: plain functions on arrays of bytes.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace stele::inline v0::precision_detail {
 
-/// Converts `count` elements (unaligned, no overlap). Returns true if an element overflowed or did not fit; the scalar
-/// reference then finds the element. After a float overflow, the output is still correct.
+/// Converts `count` elements (unaligned, no overlap). Returns true if an element overflowed or did not fit; the caller
+/// then finds the element with the scalar reference. After a float overflow, the output is still correct.
 using Kernel = bool (*)(const std::byte* src, std::byte* dst, std::size_t count);
 
 struct FloatKernels {
@@ -20,7 +20,7 @@ struct FloatKernels {
   Kernel bf16_to_f32;
   Kernel f64_to_f32;
   Kernel f32_to_f64;
-  /// f64 to f32 such that a further rounding to f16 or bf16 equals a single rounding.
+  /// Converts f64 to f32 such that a further rounding to f16 or bf16 equals a single rounding.
   Kernel f64_to_odd_f32;
 };
 
@@ -37,15 +37,15 @@ Kernel to_eight_bits(DType from, DType to) noexcept;
 /// Returns the kernel for two different integer dtypes of different width.
 Kernel int_kernel(DType from, DType to) noexcept;
 
-/// Returns true if an element of `width` bytes has its top bit set: the check between signed and unsigned of equal
-/// width.
+/// Returns true if an element of `width` bytes has its top bit set. Checks conversions between signed and unsigned
+/// dtypes of equal width.
 bool any_top_bit(const std::byte* src, std::size_t width, std::size_t count) noexcept;
 
 /// Returns true if a byte is neither 0 nor 1.
 bool any_bad_bool(const std::byte* src, std::size_t count) noexcept;
 
-/// For tests: the SIMD targets (bits of Highway's enumeration) that the float kernels were compiled for and this
-/// machine runs; their names; and the selection of one for every later call in the process, 0 for the best.
+/// For tests: return the SIMD targets (bits of Highway's enumeration) that the float kernels support on this machine,
+/// and a target's name; select a target for all later calls in the process (0 selects the best).
 STELE_EXPORT std::int64_t available_targets() noexcept;
 STELE_EXPORT const char* target_name(std::int64_t target) noexcept;
 STELE_EXPORT void force_target(std::int64_t target) noexcept;

@@ -1,6 +1,6 @@
-// The scalar reference of every conversion: decodes and encodes numbers in integer arithmetic. Slow and plain. The
-// kernels use it to find the failing element, and the tests compare the kernels with it. (For f32 <-> f16 and bf16 the
-// reference is stele/precision/element.hpp; the tests prove that both agree.)
+// The scalar reference of every conversion: decodes and encodes numbers with integer arithmetic, written for clarity
+// instead of speed. The kernels use it to find the failing element, and the tests compare the kernels with it. (For f32
+// <-> f16 and bf16 the reference is stele/precision/element.hpp; the tests verify that both agree.)
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@
 namespace stele::inline v0::precision_detail {
 
 enum class Specials : std::uint8_t {
-  ieee,           // infinities and NaNs under the greatest exponent
+  ieee,           // infinities and NaNs have the maximum exponent
   finite_nan,     // "fn": no infinity, NaN is all ones
   unsigned_zero,  // "fnuz": no infinity, no -0; the pattern of -0 is the only NaN
   exponent_only,  // e8m0: no sign, no zero, no infinity, NaN is all ones
@@ -27,7 +27,7 @@ struct FloatLayout {
   Specials specials;
 };
 
-/// Returns the layout of a float dtype of whole bytes; exponent_bits is 0 for every other dtype.
+/// Returns the layout of a float dtype of whole bytes. exponent_bits is 0 for all other dtypes.
 constexpr FloatLayout layout_of(DType d) noexcept {
   switch (d) {
     case DType::f64:
@@ -53,8 +53,8 @@ constexpr FloatLayout layout_of(DType d) noexcept {
   }
 }
 
-/// A decoded number. Finite: (-1)^negative * significand * 2^(exponent - 63), bit 63 of the significand set.
-/// NaN: the payload is in the significand below bit 63, its leading bit (quiet) at bit 62.
+/// A decoded number. A finite number is (-1)^negative * significand * 2^(exponent - 63), with bit 63 of the significand
+/// set. A NaN has its payload in the significand below bit 63, with the leading (quiet) bit at bit 62.
 struct Number {
   enum class Kind : std::uint8_t { zero, finite, infinite, nan };
   Kind kind = Kind::zero;
@@ -112,7 +112,7 @@ constexpr Number decode_float(FloatLayout layout, std::uint64_t bits) noexcept {
 constexpr Encoded encode_float(FloatLayout layout, const Number& n) noexcept {
   const int m = layout.fraction_bits;
   const std::uint64_t sign = n.negative ? std::uint64_t{1} << (m + layout.exponent_bits) : 0;
-  const std::uint64_t ones = (std::uint64_t{1} << (m + layout.exponent_bits)) - 1;  // all bits but the sign
+  const std::uint64_t ones = (std::uint64_t{1} << (m + layout.exponent_bits)) - 1;  // all bits except the sign
   const bool ieee = layout.specials == Specials::ieee;
   std::uint64_t nan = sign | ones;
   if (layout.specials == Specials::unsigned_zero) nan = ones + 1;
@@ -130,7 +130,7 @@ constexpr Encoded encode_float(FloatLayout layout, const Number& n) noexcept {
   int biased = n.exponent + layout.bias;
   const int min_biased = layout.specials == Specials::exponent_only ? 0 : 1;
   int shift = 63 - m;
-  if (biased < min_biased) {  // subnormal, or too small for e8m0, whose least number represents all below it
+  if (biased < min_biased) {  // subnormal, or below the smallest e8m0 number, to which it rounds
     if (layout.specials == Specials::exponent_only) return {0, false};
     shift += min_biased - biased;
     biased = min_biased;
@@ -144,7 +144,7 @@ constexpr Encoded encode_float(FloatLayout layout, const Number& n) noexcept {
   } else if (shift == 64 && n.significand > std::uint64_t{1} << 63) {
     kept = 1;
   }
-  // kept includes the hidden bit, so it adds one to the exponent field; a carry out of the rounding adds one too.
+  // `kept` includes the hidden bit, which adds one to the exponent field. A carry from the rounding adds one, too.
   const std::uint64_t magnitude = (static_cast<std::uint64_t>(biased - 1) << m) + kept;
   if (biased > (1 << layout.exponent_bits)) return ieee ? Encoded{sign | infinity, true} : Encoded{nan, true};
   switch (layout.specials) {
@@ -174,7 +174,7 @@ constexpr Number decode_int(bool negative, std::uint64_t magnitude) noexcept {
   return n;
 }
 
-/// Encodes `n` as two's complement in 64 bits. Overflows if `n` is no integer or does not fit.
+/// Encodes `n` as two's complement in 64 bits. Overflows if `n` is not an integer or does not fit.
 constexpr Encoded encode_int(unsigned width, bool is_signed, const Number& n) noexcept {
   if (n.kind == Number::Kind::zero) return {};
   if (n.kind != Number::Kind::finite || n.exponent < 0 || n.exponent > 63) return {0, true};
@@ -195,7 +195,7 @@ constexpr bool is_integer(DType d) noexcept {
 
 constexpr bool is_float(DType d) noexcept { return layout_of(d).exponent_bits != 0; }
 
-/// Loads one element of a dtype of 1, 2, 4 or 8 bytes, in the low bits.
+/// Loads one element of a dtype of 1, 2, 4 or 8 bytes into the low bits.
 inline std::uint64_t load_bits(DType d, const std::byte* at) noexcept {
   const auto load = [at](auto v) {
     std::memcpy(&v, at, sizeof v);
@@ -236,7 +236,7 @@ constexpr Number decode(DType d, std::uint64_t bits) noexcept {
   return decode_int(value < 0, value < 0 ? ~word + 1 : word);
 }
 
-/// Converts one element (float, integer or bool of whole bytes), passed and returned in the low bits.
+/// Converts one element (float, integer or bool of whole bytes). Input and output are in the low bits.
 constexpr ConvertStatus convert_one(DType from, std::uint64_t in, DType to, std::uint64_t& out) noexcept {
   if (from == DType::boolean && in > 1) return ConvertStatus::bad_bool;
   const Number n = decode(from, in);
@@ -252,7 +252,7 @@ constexpr ConvertStatus convert_one(DType from, std::uint64_t in, DType to, std:
   return e.overflow ? ConvertStatus::out_of_range : ConvertStatus::ok;
 }
 
-/// Implements `convert` in scalar code, for any pair of floats, integers and bool.
+/// Implements `convert` in scalar code for any pair of floats, integers and bool.
 inline ConvertOutcome convert_reference(DType from, const std::byte* src, DType to, std::byte* dst, std::size_t count,
                                         bool allow_overflow) noexcept {
   ConvertOutcome result;

@@ -1,4 +1,4 @@
-// Kernels in scalar code: the 8-bit floats, and all kernels for machines without usable vectors.
+// Scalar kernels: the 8-bit floats, and all conversions on machines without usable vectors.
 #include <array>
 #include <cstring>
 
@@ -44,7 +44,7 @@ To recode(From in, bool& overflow) {
   return static_cast<To>(e.bits);
 }
 
-// Rounds to odd: truncates, and sets the last bit if anything was lost. A finite number never becomes infinite.
+// Rounds to odd: truncates, and sets the last bit if any set bit was lost. A finite number never becomes infinite.
 std::uint32_t odd_f32_from_f64(std::uint64_t u, bool&) {
   const std::uint64_t a = u & 0x7FFFFFFFFFFFFFFFu;
   const auto sign = static_cast<std::uint32_t>(u >> 32) & 0x80000000u;

@@ -1,5 +1,5 @@
-// Byte shuffle: the first bytes of all elements, then the second bytes, and so on. Exponents are then adjacent, and a
-// general compressor finds their repetitions.
+// Byte shuffle: stores the first bytes of all elements, then the second bytes, and so on. Exponents are then adjacent,
+// and a general compressor finds their repetitions.
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3 | HWY_AVX3 | HWY_AVX3_DL)
 
@@ -20,7 +20,7 @@ namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Splits into two planes of `count` bytes, `apart` bytes from each other.
+// Splits into two planes of `count` bytes, at a distance of `apart` bytes.
 HWY_ATTR void split2(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count,
                      std::size_t apart) {
   const hn::ScalableTag<std::uint8_t> d;
@@ -83,7 +83,7 @@ HWY_ATTR void join4(const T* HWY_RESTRICT in, T* HWY_RESTRICT out, std::size_t c
   }
 }
 
-// Number of elements of 8 bytes in a block: four planes of 16-bit halves, each of which is two planes of bytes.
+// Number of 8-byte elements in a block: four planes of 16-bit halves, each of which becomes two planes of bytes.
 constexpr std::size_t kBlock = 512;
 
 HWY_ATTR void split8(const std::uint8_t* in, std::uint8_t* out, std::size_t count) {
