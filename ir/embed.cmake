@@ -1,4 +1,5 @@
-# cmake -D IN=file -D OUT=file.cpp -D NAME=name -P embed.cmake: the bytes of a file as stele::detail::name.
+# Writes the bytes of a file as the array stele::detail::NAME:
+# cmake -D IN=file -D OUT=file.cpp -D NAME=name -P embed.cmake
 file(READ "${IN}" hex HEX)
 string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
 file(WRITE "${OUT}" "#include <span>\n\nnamespace stele::inline v0::detail {\n\n"

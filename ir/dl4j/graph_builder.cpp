@@ -24,7 +24,7 @@ bool is_reduction(OpFamily family) noexcept {
 
 bool is_scalar(OpFamily family) noexcept { return family == OpFamily::scalar || family == OpFamily::scalar_bool; }
 
-/// Returns the dtype that an argument of an operator names; none: it has no such argument.
+/// Returns the dtype that an argument of an operation names, or none if the operation has no such argument.
 DType named_dtype(const GraphOperation& operation, std::string_view argument) {
   const auto found =
       std::find_if(operation.ints.begin(), operation.ints.end(), [&](const auto& a) { return a.first == argument; });
@@ -33,7 +33,7 @@ DType named_dtype(const GraphOperation& operation, std::string_view argument) {
   return dtype ? *dtype : DType::none;
 }
 
-/// DL4J takes `name:0` for an output of the operation `name`.
+/// Replaces colons, because DL4J interprets `name:0` as an output of the operation `name`.
 std::string without_colons(std::string name) {
   std::replace(name.begin(), name.end(), ':', '_');
   return name;
@@ -68,7 +68,7 @@ DType output_dtype(const OperatorDescriptor& op, const GraphOperation& operation
   return first;
 }
 
-/// Returns the value of an array of one number.
+/// Returns the value of an array with one number; nullopt for other arrays.
 std::optional<double> number_of(const GraphArray& array) {
   const auto size = byte_length(array.dtype, 1);
   if (!size || array.bytes.size() != *size) return std::nullopt;
@@ -82,7 +82,7 @@ std::optional<double> number_of(const GraphArray& array) {
   return integer ? read(DType::i64, std::int64_t{0}) : read(DType::f64, 0.0);
 }
 
-/// DL4J's files have the booleans of these legacy operations as properties alone.
+/// Adds the booleans of these legacy operations, because DL4J's files store them only as properties.
 void add_bools_of_properties(GraphOperation& operation, const OperatorDescriptor& descriptor) {
   if (!operation.bools.empty()) return;
   for (const ArgumentDescriptor& a : descriptor.arguments) {
@@ -105,7 +105,7 @@ Result<GraphOperation> plain_arguments(GraphOperation operation, const OperatorD
     if (several) {
       add_bools_of_properties(operation, descriptor);
     } else {
-      operation.bools.resize(std::min<std::size_t>(operation.bools.size(), 1));  // without newFormat
+      operation.bools.resize(std::min<std::size_t>(operation.bools.size(), 1));  // drops newFormat
     }
   } else if (is_scalar(descriptor.family) && operation.scalar) {
     const GraphArray& scalar = *operation.scalar;
@@ -146,7 +146,7 @@ Status GraphBuilder::check(const TensorInfo& info) const {
 void GraphBuilder::take(const std::string& name, const Tensor& tensor) {
   GraphVariable& variable = graph_.variables.emplace_back();
   variable.name = name;
-  // DL4J trains variables: the floats of the model's own tensors.
+  // DL4J trains variables, so the model's floating-point tensors become variables.
   const bool trained = tensor.leaf != no_index && dtype_class(tensor.info.dtype) == DTypeClass::floating;
   variable.kind = trained ? VariableKind::variable : VariableKind::constant;
   variable.dtype = tensor.info.dtype;
@@ -196,7 +196,7 @@ Status GraphBuilder::make_legacy(GraphOperation& operation, const OperatorDescri
   return {};
 }
 
-/// libnd4j takes one element of a higher rank for a scalar: the other operand gets the rank here.
+/// Gives the other operand the rank of a one-element operand, because libnd4j treats the latter as a scalar.
 Result<NamedArguments> GraphBuilder::lifted(const OperatorDescriptor& descriptor, NamedArguments arguments,
                                             const std::string& node) {
   const bool broadcasts = descriptor.declaration == OperatorDeclaration::broadcastable ||
@@ -278,14 +278,14 @@ Status GraphBuilder::emit(const OperatorDescriptor& descriptor, const NamedArgum
   for (const auto& [argument, name] : arguments.inputs) STELE_TRY(use(name));
   for (const auto& [argument, value] : arguments.ints) {
     if (value == static_cast<std::int32_t>(value)) continue;
-    return not_covered("libnd4j takes integers of 32 bits")
+    return not_covered("libnd4j supports only 32-bit integers")
         .path(descriptor.name + '.' + argument)
         .found(std::to_string(value));
   }
   STELE_TRY_ASSIGN(GraphOperation operation, ordered(descriptor, arguments));
   operation.name = unique_operation(without_colons(node));
   STELE_TRY(make_legacy(operation, descriptor));
-  // The input with the dtype of the outputs.
+  // This input determines the dtype of the outputs.
   const std::size_t typed = descriptor.name == "select" || descriptor.name == "lstmBlock" ? 1 : 0;
   const TensorInfo* const input = typed < operation.inputs.size() ? find(operation.inputs[typed]) : nullptr;
   for (std::size_t i = 0; i < operation.outputs.size(); ++i) {
@@ -321,7 +321,7 @@ Status GraphBuilder::output(const std::string& name) {
   return {};
 }
 
-/// Drops operations and tensors that no output needs: shapes that were computed at import.
+/// Drops operations and tensors that no output needs, such as shapes that were computed at import.
 void GraphBuilder::drop_unused() {
   std::unordered_set<std::string_view> needed(graph_.outputs.begin(), graph_.outputs.end());
   std::vector<GraphOperation> kept;
@@ -351,7 +351,7 @@ Result<Checkpoint> GraphBuilder::finish() {
     if (variable.shape) std::replace(variable.shape->begin(), variable.shape->end(), unknown_extent, std::int64_t{-1});
   }
   for (GraphOperation& operation : graph_.operations) {
-    // DL4J takes the variable of an operation's name as its output.
+    // DL4J treats the variable with an operation's name as the operation's output.
     if (known_.contains(operation.name) && !operation.outputs.empty()) {
       const std::string& first = operation.outputs.front();
       operation.name = first.find(':') == first.npos ? first : fresh(operation.name);

@@ -12,8 +12,9 @@
 
 namespace stele::inline v0::detail::ir {
 
-/// Returns an operation with the arguments of its operator, as ordered() makes it: GraphBuilder::emit() moves those of
-/// legacy operators to where DL4J's files have them. Errors: malformed (a scalar without a value).
+/// Returns an operation with the arguments of its operator, in the form of ordered(). Reverses GraphBuilder::emit(),
+/// which moves the arguments of legacy operators to the fields where DL4J's files store them. Errors: malformed (a
+/// scalar without a value).
 Result<GraphOperation> plain_arguments(GraphOperation operation, const OperatorDescriptor& descriptor);
 
 class GraphBuilder final : public Target {
@@ -23,7 +24,7 @@ class GraphBuilder final : public Target {
 
   const OperatorSet& operators() const noexcept { return operators_; }
 
-  /// Makes an input of the graph.
+  /// Adds an input of the graph.
   Status add_input(const std::string& name, TensorInfo info);
   Status emit(const StepOperation& step) override;
   Status emit(const OperatorDescriptor& descriptor, const NamedArguments& arguments, const std::string& node) override;

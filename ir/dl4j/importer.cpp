@@ -14,7 +14,7 @@ namespace stele::inline v0::detail::ir {
 
 namespace {
 
-/// Bounds what constants take, in elements. Beyond that, DL4J computes them.
+/// Maximum number of elements of all computed constants: bounds their memory. DL4J computes the rest.
 constexpr std::size_t max_folded_elements = std::size_t{1} << 20;
 
 std::string display(const model::Node& node) { return node.domain.empty() ? node.op : node.domain + '.' + node.op; }
@@ -44,16 +44,16 @@ class Importer {
   }
 
  private:
-  /// The nodes of the model, or of a function in a call: their names and attributes there.
+  /// The nodes of the model, or of a function for one call, with the names and attributes in their scope.
   struct Body {
     const std::vector<model::Node>& nodes;
     const std::map<std::string, std::int64_t>& opsets;
-    const Body* caller = nullptr;  // nullptr: the model
+    const Body* caller = nullptr;  // nullptr for the model
     int depth = 0;
     std::string prefix{};
     std::unordered_map<std::string, std::string> names{};
     std::unordered_map<std::string, const model::Attribute*> attributes{};
-    std::unordered_set<std::string_view> used{};  // tensors that a node reads, and outputs
+    std::unordered_set<std::string_view> used{};  // tensors that a node reads, and the outputs
   };
 
   void index_model() {
@@ -72,7 +72,7 @@ class Importer {
       if (leaves_.contains(input.name)) continue;  // IR versions below 4 list initializers as inputs
       TensorInfo info{.dtype = input.dtype};
       if (input.dtype == DType::none) {
-        return Error(Errc::unsupported, "an input of the model is no tensor of a dtype that stele knows")
+        return Error(Errc::unsupported, "an input of the model is not a tensor with a dtype that stele supports")
             .path(input.name);
       }
       if (input.has_shape) info.shape = input.shape;
@@ -109,7 +109,7 @@ class Importer {
       for (const std::string& output : node.outputs) {
         to_.reserve(output);
         if (!leaves_.contains(output)) continue;
-        return Error(Errc::duplicate, "a node makes a tensor with the name of an initializer").path(output);
+        return Error(Errc::duplicate, "an output of a node has the name of an initializer").path(output);
       }
     }
     return {};
@@ -132,8 +132,8 @@ class Importer {
     return {};
   }
 
-  /// Returns the places of the nodes in an order in which each comes after those that make its inputs: the model's own
-  /// as far as possible. Nodes that need each other keep their places, and fail.
+  /// Returns the indices of the nodes, ordered such that each node follows the nodes that produce its inputs. Keeps the
+  /// model's order as far as possible. Nodes in a cycle keep their positions, and their import fails.
   static std::vector<std::size_t> sorted(const std::vector<model::Node>& nodes) {
     std::unordered_map<std::string_view, std::size_t> makers;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -144,7 +144,7 @@ class Importer {
     enum : std::uint8_t { untouched, begun, placed };
     std::vector<std::uint8_t> state(nodes.size(), untouched);
     std::vector<std::size_t> order;
-    std::vector<std::pair<std::size_t, std::size_t>> path;  // nodes, and the next input of each
+    std::vector<std::pair<std::size_t, std::size_t>> path;  // nodes, each with the index of its next input
     for (std::size_t first = 0; first < nodes.size(); ++first) {
       if (state[first] == untouched) path.emplace_back(first, 0);
       while (!path.empty()) {
@@ -164,7 +164,7 @@ class Importer {
     return order;
   }
 
-  /// Adds what a node becomes: a function's nodes, constants, or the operations of a rule.
+  /// Adds the result of a node: the nodes of a function, constants, or the operations of a rule.
   Status add_node(const model::Node& from, const Body& body) {
     if (!from.refused.empty()) return Error(Errc::unsupported, from.refused);
     STELE_TRY_ASSIGN(ModelNode node, with_tensors(from, body));
@@ -185,7 +185,7 @@ class Importer {
     return {};
   }
 
-  /// Returns the node with its names of tensors; its inputs are known then.
+  /// Returns the node with the names of its tensors. Registers the initializers among its inputs.
   Result<ModelNode> with_tensors(const model::Node& from, const Body& body) {
     ModelNode node;
     node.op = from.op;
@@ -195,7 +195,7 @@ class Importer {
       node.inputs.push_back(tensor_name(input, body));
       STELE_TRY(need(node.inputs.back()));
     }
-    for (const std::string& output : from.outputs) {  // one that nothing reads is not wanted, but the first stays
+    for (const std::string& output : from.outputs) {  // omits outputs that no node reads, except the first
       const bool wanted = node.outputs.empty() || body.used.contains(output);
       node.outputs.push_back(wanted ? tensor_name(output, body) : std::string());
     }
@@ -212,18 +212,19 @@ class Importer {
     return found != body.names.end() ? found->second : body.prefix + name;
   }
 
-  /// Makes an initializer known when a node needs it: a dtype that DL4J lacks is no error before.
+  /// Registers an initializer when a node first needs it, so that an unused dtype that DL4J lacks is not an error.
   Status need(const std::string& name) {
     if (name.empty() || to_.find(name) != nullptr) return {};
     const auto leaf = leaves_.find(name);
-    if (leaf == leaves_.end()) return Error(Errc::malformed, "an input is made by no earlier node").path(name);
+    if (leaf == leaves_.end()) return Error(Errc::malformed, "no earlier node produces the input").path(name);
     return to_.add_leaf(name, model_.tensors.leaf(leaf->second));
   }
 
   Result<ExpressionValue> value_of(const model::Attribute& attribute, const Body& body) {
     if (!attribute.reference.empty()) {
       if (body.caller == nullptr)
-        return Error(Errc::malformed, "an attribute refers to a function's").path(attribute.name);
+        return Error(Errc::malformed, "an attribute outside a function refers to a function's attribute")
+            .path(attribute.name);
       const auto found = body.attributes.find(attribute.reference);
       if (found == body.attributes.end()) return ExpressionValue();
       return value_of(*found->second, *body.caller);
@@ -231,14 +232,14 @@ class Importer {
     return std::visit(
         [&]<class T>(const T& value) -> Result<ExpressionValue> {
           if constexpr (std::is_same_v<T, std::monostate>) {
-            return Error(Errc::unsupported, "an attribute is a graph, or of another kind that is not imported")
+            return Error(Errc::unsupported, "an attribute is a graph, or has another kind that is not imported")
                 .path(attribute.name);
           } else if constexpr (std::is_same_v<T, float>) {
             return ExpressionValue(double{value});
           } else if constexpr (std::is_same_v<T, std::vector<float>>) {
             return ExpressionValue(std::vector<double>(value.begin(), value.end()));
           } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
-            // TensorFlow's lists may be shapes.
+            // A list of a TensorFlow model may be a shape with open extents.
             return model_.onnx ? ExpressionValue(value) : value_of_extents(value);
           } else if constexpr (std::is_same_v<T, model::TensorValue>) {
             return ExpressionValue(TensorName{value.leaf});
@@ -252,7 +253,7 @@ class Importer {
   /// Adds the nodes of a function that `node` calls.
   Status expand(const model::Function& function, const model::Node& from, const ModelNode& node, const Body& caller) {
     if (caller.depth == max_function_depth) {
-      return Error(Errc::limit, "functions call each other more than 32 deep, or themselves");
+      return Error(Errc::limit, "function calls are recursive or nested more than 32 deep");
     }
     STELE_TRY(spend(function.inputs.size() + function.outputs.size() + function.defaults.size()));
     Body body{function.nodes, function.opsets, &caller, caller.depth + 1, node.name + '/'};
@@ -274,7 +275,8 @@ class Importer {
     return add_nodes(std::move(body));
   }
 
-  /// Computes a node of constants. Returns false if it must run; `partial`: its outputs, if some elements are known.
+  /// Computes a node from constants. Returns false if the operation must run in the graph; `partial` then contains its
+  /// outputs if some of their elements are known.
   Result<bool> fold(const ModelNode& node, std::vector<Constant>& partial) {
     if (!model_.onnx || !node.domain.empty()) return false;
     if (node.op == "Constant") return constant(node);
@@ -339,7 +341,7 @@ class Importer {
     } else if (const auto* ds = std::get_if<std::vector<double>>(&value)) {
       fill(DType::f32, *ds, false);
     } else {
-      return Error(Errc::unsupported, "a Constant is not of numbers").path(name).found("strings");
+      return Error(Errc::unsupported, "the elements of a Constant are not numbers").path(name).found("strings");
     }
     STELE_TRY(to_.add_constant(node.outputs[0], std::move(constant)));
     return true;
@@ -357,7 +359,7 @@ class Importer {
     return ir::run(*declaration, node, to_);
   }
 
-  /// Takes what the model itself tells of a tensor, where inference told nothing.
+  /// Uses the model's declared shape and dtype if inference found none.
   void learn(const std::string& name) {
     const auto found = values_.find(name);
     const TensorInfo* const info = to_.find(name);
@@ -376,7 +378,7 @@ class Importer {
   void note_unsupported(const model::Node& node, const Body& body, const Error& error) {
     const auto version = body.opsets.find(node.domain);
     (error.message() == needs_extents ? lacks_extents_ : lacks_rules_) = true;
-    // A node that reads its outputs is not reported for that.
+    // Registers the outputs, so that the nodes that read them are not reported as well.
     for (const std::string& output : node.outputs) {
       if (output.empty()) continue;
       const std::string name = tensor_name(output, body);
@@ -403,12 +405,12 @@ class Importer {
     return {};
   }
 
-  /// Adds a row for each initializer that the result does not have.
+  /// Reports each initializer that is not in the result.
   void report(const Snapshot& result) const {
     const std::unordered_set<std::string> kept = names_of(result);
     for (std::size_t i = 0; i < model_.tensors.leaf_count(); ++i) {
       const std::string name = model_.tensors.leaf(i).path();
-      const bool attribute = name.starts_with('\0');  // a tensor of a node
+      const bool attribute = name.starts_with('\0');  // the tensor of a node's attribute
       if (attribute || kept.contains(name)) continue;
       options_.report->add(Report::What::unused, name,
                            to_.find(name) == nullptr ? "no node reads it" : "no operation needs it at run time");
@@ -437,7 +439,7 @@ class Importer {
   Status spend(std::uint64_t parts) {
     parts_ += parts;
     if (parts_ <= max_parts_) return {};
-    return Error(Errc::limit, "the calls of functions make too many nodes")
+    return Error(Errc::limit, "function calls expand to too many nodes")
         .expected("at most " + std::to_string(max_parts_) + " nodes, inputs, outputs and attributes");
   }
 

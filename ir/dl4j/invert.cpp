@@ -1,4 +1,4 @@
-// Rules of DL4J's kinds run backwards: the framework's node that becomes an operation.
+// Runs DL4J's kinds of rules backwards: returns the framework's node that a rule converts to a given operation.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -48,13 +48,14 @@ class Inverter {
 
  private:
   static Error differs(const std::string& argument, const Value& expected, const Value& found) {
-    return not_covered("the rule gives the argument another value")
+    return not_covered("the rule sets the argument to a different value")
         .path(argument)
         .expected(detail::ir::to_text(expected))
         .found(detail::ir::to_text(found));
   }
 
-  /// Returns the value of an argument, which is used by that; unknown: it is not given.
+  /// Returns the value of an argument, and marks the argument as used. The value is unknown if the argument is not
+  /// given.
   Value take(const std::string& name) {
     used_.insert(name);
     detail::ir::Ints ints;
@@ -98,7 +99,7 @@ class Inverter {
     return differs(argument, expected, found);
   }
 
-  /// Returns the value that an attribute has if a node does not give it; unknown: it is required.
+  /// Returns the value of an attribute that a node does not set; unknown if the attribute is required.
   static Value default_of(const Declaration& declaration, const std::string& attribute) {
     const auto found = std::find_if(declaration.attributes.begin(), declaration.attributes.end(),
                                     [&](const auto& a) { return a.name == attribute; });
@@ -106,12 +107,12 @@ class Inverter {
     return found->value->kind == detail::ir::Expression::Kind::constant ? found->value->constant : Value();
   }
 
-  /// `truth`: the attribute is the rule's text.
+  /// Sets a string attribute: to the rule's string if `truth` is true, else to the default, which must differ from it.
   Status set_text(const std::string& attribute, const Value& text, bool truth) {
     if (truth) return set(attribute, text);
     const Value otherwise = default_of(declaration_, attribute);
     if (known(otherwise) && otherwise != text) return {};
-    return not_covered("the rule does not tell which text the attribute has").path(attribute);
+    return not_covered("the rule does not determine the attribute's string").path(attribute);
   }
 
   Status set(const std::string& attribute, const Value& value) {
@@ -125,7 +126,7 @@ class Inverter {
             if (added || place->second == AttributeValue(v)) return {};
             return not_covered("two rules give the attribute different values").path(attribute);
           } else {
-            return not_covered("the value is not one of an attribute").path(attribute);
+            return not_covered("an attribute cannot store the value").path(attribute);
           }
         },
         value);
@@ -163,14 +164,14 @@ class Inverter {
         return known(value) ? set_text(framework, constant(0), !truth) : Status();
       case Kind::string_index:
         if (number == nullptr || *number < 0 || !known(constant(static_cast<std::size_t>(*number)))) {
-          return not_covered("the rule has no text of that number").path(ours);
+          return not_covered("the rule has no string with this number").path(ours);
         }
         return set(framework, constant(static_cast<std::size_t>(*number)));
       case Kind::number_to_boolean:
         return known(value) ? set(framework, std::int64_t{truth ? 1 : 0}) : Status();
       case Kind::dtype_to_int: {
         const auto dtype = detail::samediff::dtype_of(static_cast<stele_fb::Type>(number != nullptr ? *number : -1));
-        if (!dtype) return not_covered("the argument is no dtype").path(ours);
+        if (!dtype) return not_covered("the argument is not a dtype").path(ours);
         return set(framework, std::int64_t{detail::onnx::code_of(*dtype)});
       }
       default:
@@ -192,13 +193,13 @@ class Inverter {
     return {};
   }
 
-  /// Lists of which rules take single elements.
+  /// Sets the list attributes whose elements come from separate rules.
   Status place_elements() {
     for (const auto& [attribute, elements] : elements_) {
       detail::ir::Ints list;
       for (const auto& [position, value] : elements) {
         if (position != static_cast<std::int64_t>(list.size())) {
-          return not_covered("no rule takes an element of the list").path(attribute);
+          return not_covered("no rule covers an element of the list").path(attribute);
         }
         list.push_back(value);
       }
@@ -211,7 +212,7 @@ class Inverter {
     Status status;
     const auto check = [&](const auto& list) {
       for (const auto& [argument, value] : list) {
-        if (status && !used_.contains(argument)) status = not_covered("no rule makes the argument").path(argument);
+        if (status && !used_.contains(argument)) status = not_covered("no rule covers the argument").path(argument);
       }
     };
     check(arguments_.inputs);
@@ -231,7 +232,7 @@ class Inverter {
   std::map<std::string, std::map<std::int64_t, std::int64_t>> elements_;  // by attribute and position
 };
 
-/// indexOverrides exchange inputs, which is its own inverse.
+/// Swaps the inputs that indexOverrides lists, which is its own inverse.
 void exchange(const Declaration& declaration, GraphArguments<std::string>& inputs) {
   const auto n = static_cast<std::int64_t>(inputs.size());
   std::set<std::int64_t> done;
@@ -247,11 +248,11 @@ Result<FrameworkNode> MappingSet::inverted(const GraphOperation& operation, std:
                                            const OperatorSet& operators) const {
   const OperatorDescriptor* const descriptor = operators.find(operation.op_name);
   if (descriptor == nullptr) {
-    return Error(Errc::missing, "there is no operator of that name").path(operation.name).found(operation.op_name);
+    return Error(Errc::missing, "no operator has this name").path(operation.name).found(operation.op_name);
   }
   STELE_TRY_ASSIGN(const GraphOperation plain, detail::ir::plain_arguments(operation, *descriptor));
   STELE_TRY_ASSIGN(const NamedArguments given, named(*descriptor, plain));
-  Error error = not_covered("no rule makes this operator alone");
+  Error error = not_covered("no rule maps a single node to this operator");
   for (const auto& declaration : declarations_) {
     if (declaration->op_name != operation.op_name) continue;
     if (find(declaration->domain, declaration->op, version) != declaration.get()) continue;

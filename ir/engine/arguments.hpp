@@ -1,4 +1,4 @@
-// Arguments of DL4J's operators from the values of expressions.
+// Converts the values of expressions to arguments of DL4J's operators.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@
 
 namespace stele::inline v0::detail::ir {
 
-/// Returns the error of a node that a rule does not cover.
+/// Returns the error for a node that a rule does not cover.
 inline Error not_covered(std::string_view message) { return Error(Errc::unsupported, message); }
-/// Something that a rule needs depends on what the model does not tell.
-inline Error not_known() { return not_covered("the rule needs what the model does not tell"); }
-/// The message in place of it where inputs have open extents.
+/// Returns the error for a rule that needs a value which the model does not declare.
+inline Error not_known() { return not_covered("the rule needs a value that the model does not declare"); }
+/// Replaces the message of not_known() if inputs have open extents.
 inline constexpr std::string_view needs_extents = "it needs extents that the model leaves open";
 
-/// Adds each argument under the type that its value has.
+/// Collects arguments, each under the type of its value.
 class ArgumentList {
  public:
   explicit ArgumentList(const OperatorDescriptor& descriptor) : descriptor_(descriptor) {}
 
   const OperatorDescriptor& descriptor() const noexcept { return descriptor_; }
   bool has(ArgumentType type, const std::string& name) const { return descriptor_.find(type, name) != nullptr; }
-  /// Adds the value; nothing if it is unknown. Errors: unsupported (an extent that is not known).
+  /// Adds the value. Adds nothing if the value is unknown. Errors: unsupported (an unknown extent).
   Status add(const std::string& name, const ExpressionValue& value);
 
   NamedArguments arguments;

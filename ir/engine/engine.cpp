@@ -15,7 +15,7 @@ namespace {
 
 using Value = ExpressionValue;
 
-constexpr std::int64_t max_passes = 1024;  // of a loop
+constexpr std::int64_t max_passes = 1024;  // of one loop
 
 class Runner {
  public:
@@ -69,7 +69,7 @@ class Runner {
     std::size_t i = 0;
     for (const Declaration::Port& port : declaration_.inputs) {
       if (port.rest) {
-        const auto after = static_cast<std::size_t>(&declaration_.inputs.back() - &port);  // ports with one each
+        const auto after = static_cast<std::size_t>(&declaration_.inputs.back() - &port);  // ports with one input
         Tensors rest;
         for (; i + after < node_.inputs.size(); ++i) rest.push_back({node_.inputs[i]});
         scope_.set(port.name, std::move(rest));
@@ -126,8 +126,8 @@ class Runner {
     return {};
   }
 
-  /// Computes the elements of the outputs that the declaration tells. Returns true if all of them are known, and became
-  /// constants.
+  /// Computes the outputs' elements that the declaration specifies. If all elements are known, makes the outputs
+  /// constants and returns true.
   Result<bool> compute() {
     std::size_t work = 1;
     for (const std::string& input : node_.inputs) {
@@ -145,7 +145,7 @@ class Runner {
         if (name.empty()) continue;
         if (list != nullptr) scope_.set("i", static_cast<std::int64_t>(i));
         auto computed = elements_of(list != nullptr ? port + "[i]" : port);
-        auto constant = computed ? *std::move(computed) : std::nullopt;  // DL4J computes what cannot be computed here
+        auto constant = computed ? *std::move(computed) : std::nullopt;  // after an error, DL4J computes them
         all = all && constant && !is_partial(*constant);
         if (constant) computed_.emplace_back(name, *std::move(constant));
       }
@@ -155,7 +155,7 @@ class Runner {
     return true;
   }
 
-  /// Returns what the declaration tells of an output: its elements, with its shape and dtype.
+  /// Returns the elements that the declaration specifies for an output, with their shape and dtype.
   Result<std::optional<Constant>> elements_of(const std::string& port) {
     const auto value_in = [&](const std::vector<Declaration::Named>& list) -> Result<Value> {
       const auto found = std::find_if(list.begin(), list.end(), [&](const auto& named) { return named.name == port; });
@@ -193,7 +193,7 @@ class Runner {
     return {};
   }
 
-  /// Returns true if the value depends on known() or given(), by the rule's definitions, too.
+  /// Returns true if the value depends on known() or given(), directly or through the rule's definitions.
   bool asks_what_is_known(const Expression& e) const {
     std::unordered_set<std::string_view> seen;
     return asks_what_is_known(e, seen);
@@ -210,14 +210,14 @@ class Runner {
     return std::any_of(e.operands.begin(), e.operands.end(), below);
   }
 
-  /// Runs a step, or several that follow each other and have one variable: pass by pass. Returns their number.
+  /// Runs a step, or several consecutive steps with the same loop variable, pass by pass. Returns the number of steps.
   Result<std::size_t> run_steps(std::size_t first) {
     const std::string& variable = declaration_.steps[first].variable;
     std::size_t end = first + 1;
     while (!variable.empty() && end < declaration_.steps.size() && declaration_.steps[end].variable == variable) ++end;
     const std::span<const Step> steps(declaration_.steps.data() + first, end - first);
     begun_.clear();
-    for (const Step& step : steps) {  // a loop without passes makes empty lists
+    for (const Step& step : steps) {  // a loop without passes produces empty lists
       for (const Step::Output& output : step.outputs) {
         if (!variable.empty() && !scope_.find(output.name)) scope_.set(output.name, Tensors());
       }
@@ -237,7 +237,7 @@ class Runner {
     return steps.size();
   }
 
-  /// Returns the number of passes; 0 if it is not known and the step is left out.
+  /// Returns the number of passes. Returns 0 if the number is unknown and the step's condition is false.
   Result<std::int64_t> passes_of(const Step& step) {
     if (step.variable.empty()) return 1;
     STELE_TRY_ASSIGN(const Value value, step.repeats->evaluate(scope_));
@@ -279,7 +279,8 @@ class Runner {
     return to_.emit(made);
   }
 
-  /// `same(input: tensor)` names a tensor of the rule. Returns false if an operation must copy it to an output.
+  /// Runs `same(input: tensor)`, which gives a tensor of the rule another name. Returns false if an operation must copy
+  /// the tensor to an output.
   Result<bool> name_tensor(const Step& step) {
     STELE_TRY_ASSIGN(Value value, step.arguments[0].value.evaluate(scope_));
     auto* const tensor = std::get_if<TensorName>(&value);
@@ -298,7 +299,7 @@ class Runner {
     return true;
   }
 
-  /// Returns the names for an output of a step, in the pass `i` of a loop.
+  /// Returns the names for an output of a step in pass `i` of a loop.
   Result<std::vector<std::string>> output_names(const Step::Output& output, bool loop, std::int64_t i) {
     std::size_t count = 1;
     if (output.count) {
@@ -306,7 +307,9 @@ class Runner {
       const auto* n = std::get_if<std::int64_t>(&value);
       if (n == nullptr || *n < 0 || *n > static_cast<std::int64_t>(max_list)) {
         if (n == nullptr) return not_known().path(output.name);
-        return not_covered("a step has too many outputs, or a negative number").path(output.name).found(to_text(value));
+        return not_covered("a step has too many outputs, or a negative number of outputs")
+            .path(output.name)
+            .found(to_text(value));
       }
       count = static_cast<std::size_t>(*n);
     }
@@ -336,7 +339,7 @@ class Runner {
     return names;
   }
 
-  /// Appends to a list of tensors; the first of a loop begins it.
+  /// Appends to a list of tensors. The first tensor of a loop starts the list.
   void append(const std::string& list, TensorName tensor) {
     if (begun_.insert(list).second) scope_.set(list, Tensors());
     scope_.append(list, std::move(tensor));
@@ -365,7 +368,7 @@ class Runner {
     return to_.emit(*descriptor, list.arguments, operation_name());
   }
 
-  /// indexOverrides exchange inputs.
+  /// Swaps the inputs that indexOverrides lists.
   void permute(GraphArguments<std::string>& inputs) const {
     GraphArguments<std::string> moved = inputs;
     for (const auto& [from, to] : declaration_.index_overrides) {
@@ -387,7 +390,7 @@ class Runner {
     return node_.outputs.empty() ? node_.op : node_.outputs[0];
   }
 
-  /// A rule's own mistake is not taken for one of the model.
+  /// Reports a missing output as an error of the rule, because later errors would blame the model.
   Status check_outputs() const {
     for (const auto& [port, output] : outputs_) {
       const auto* const one = std::get_if<TensorName>(&output);
@@ -401,14 +404,14 @@ class Runner {
     return {};
   }
 
-  /// Sets the shapes and dtypes of the outputs, as far as the declaration tells.
+  /// Sets the shapes and dtypes of the outputs as far as the declaration specifies them.
   Status infer() {
     for (const Declaration::Named& shape : declaration_.shapes) STELE_TRY(infer(shape, true));
     for (const Declaration::Named& dtype : declaration_.dtypes) STELE_TRY(infer(dtype, false));
     return {};
   }
 
-  /// Sets the shape or dtype of an output, or of each in a list of them: `name[i] = EXPRESSION`.
+  /// Sets the shape or dtype of an output, or of each output in a list: `name[i] = EXPRESSION`.
   Status infer(const Declaration::Named& named, bool is_shape) {
     const bool list = named.name.ends_with("[i]");
     const auto found = outputs_.find(list ? named.name.substr(0, named.name.size() - 3) : named.name);
@@ -432,11 +435,11 @@ class Runner {
   const ModelNode& node_;
   Target& to_;
   NodeScope scope_;
-  std::map<std::string, Value> outputs_;                    // by port: the node's own names
-  std::unordered_set<std::string> own_;                     // names of the rule's own tensors
-  std::unordered_set<std::string> inputs_given_;            // an attribute may have the name of one
-  std::unordered_set<std::string> begun_;                   // lists that the loop has begun
-  std::vector<std::pair<std::string, Constant>> computed_;  // outputs, as far as they are known at import
+  std::map<std::string, Value> outputs_;          // the names of the node's outputs, by port
+  std::unordered_set<std::string> own_;           // names of the rule's intermediate tensors
+  std::unordered_set<std::string> inputs_given_;  // the ports of given inputs: an attribute may have the same name
+  std::unordered_set<std::string> begun_;         // lists that the current loop has started
+  std::vector<std::pair<std::string, Constant>> computed_;  // outputs with known elements
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Interprets declarations: what a node of a framework becomes.
+// Interprets declarations, which specify the operations for a framework's node.
 #pragma once
 
 #include <map>
@@ -10,17 +10,17 @@
 
 namespace stele::inline v0::detail::ir {
 
-/// A node of a framework's graph. Inputs and outputs that are not given have no name.
+/// A node of a framework's graph. The name of an input or output that is not given is empty.
 struct ModelNode {
   std::string name, op, domain;
   std::vector<std::string> inputs, outputs;
-  std::map<std::string, ExpressionValue> attributes;  // a tensor is a TensorName
+  std::map<std::string, ExpressionValue> attributes;  // a tensor attribute is a TensorName
 };
 
-/// Adds the operations that a declaration makes of a node. Errors: unsupported (a part of the node that the declaration
-/// does not cover), missing, invalid_argument, malformed, those of Target::emit().
+/// Adds the operations that a declaration specifies for a node. Errors: unsupported (the declaration does not cover a
+/// part of the node), missing, invalid_argument, malformed, and those of Target::emit().
 Status run(const Declaration& declaration, const ModelNode& node, Target& to);
-/// Sets what a declaration tells of the outputs of a node, which are there already.
+/// Sets the declared shapes and dtypes of a node's existing outputs.
 Status infer(const Declaration& declaration, const ModelNode& node, Target& to);
 
 }  // namespace stele::inline v0::detail::ir

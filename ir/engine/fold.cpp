@@ -1,4 +1,4 @@
-// Constant folding: the ONNX operators that chains of shapes are made of.
+// Constant folding of the ONNX operators that computations of shapes consist of.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -24,7 +24,7 @@ class Folder {
 
   Result<Folded> elementwise() const {
     Constant result = at(0);
-    for (std::size_t i = 1; i < node_.inputs.size(); ++i) {  // Min and Max take any number
+    for (std::size_t i = 1; i < node_.inputs.size(); ++i) {  // Min and Max take any number of inputs
       if (!has(i)) return Folded();
       STELE_TRY_ASSIGN(auto next, binary(node_.op, result, at(i)));
       if (!next) return Folded();
@@ -68,7 +68,7 @@ class Folder {
     return one(std::move(c));
   }
 
-  /// `saturate` is for 8-bit floats, which are not made here.
+  /// Ignores `saturate`, which applies only to 8-bit floats; the result is never an 8-bit float.
   Result<Folded> cast() const {
     const std::int64_t code = integer("to", 0);
     constexpr std::array<std::pair<std::int64_t, DType>, 5> dtypes = {
@@ -166,7 +166,7 @@ class Folder {
       if (std::adjacent_find(axes->begin(), axes->end()) != axes->end()) return bad("Unsqueeze names an axis twice");
       for (const std::int64_t a : *axes) shape.insert(shape.begin() + a, 1);
     } else {
-      if (axes && axes->empty()) return Folded();  // programs differ: no axis, or all of extent 1
+      if (axes && axes->empty()) return Folded();  // programs differ: they remove no axis, or all axes of extent 1
       Ints kept;
       std::vector<bool> gone(shape.size());
       for (std::size_t i = 0; i < shape.size(); ++i) gone[i] = !axes && shape[i] == 1;
@@ -221,8 +221,8 @@ class Folder {
       STELE_TRY_ASSIGN(const std::size_t on, axis(axes[k], data.shape.size()));
       const std::int64_t extent = out.shape[on], step = steps[k];
       if (step == 0) return bad("a step of Slice is 0");
-      // Negative places count from the last element; a negative step begins at an element, and may end before the
-      // first.
+      // Negative positions count from the end. With a negative step, the slice starts at an element and may end before
+      // the first.
       const auto place = [&](std::int64_t p, std::int64_t min_place) {
         return std::clamp(p < 0 ? p + extent : p, min_place, std::max(min_place, step > 0 ? extent : extent - 1));
       };
@@ -300,7 +300,7 @@ class Folder {
     Ints sorted = order, all(rank);
     std::sort(sorted.begin(), sorted.end());
     std::iota(all.begin(), all.end(), 0);
-    if (sorted != all) return bad("perm is no permutation of the axes");
+    if (sorted != all) return bad("perm is not a permutation of the axes");
     Ints shape;
     for (const std::int64_t axis : order) shape.push_back(data.shape[static_cast<std::size_t>(axis)]);
     std::vector<std::size_t> positions(data.size());
@@ -317,7 +317,7 @@ class Folder {
     return one(taken(data, std::move(shape), positions));
   }
 
-  /// A list of integers to a number, as chains of shapes have it.
+  /// Reduces a list of integers to a number. Computations of shapes need no other reductions.
   Result<Folded> reduced() const {
     const Constant& data = at(0);
     if (data.shape.size() != 1 || data.ints() == nullptr || data.dtype == DType::boolean) return Folded();
@@ -351,7 +351,7 @@ class Folder {
     const auto* const value = attribute(name);
     return value != nullptr ? std::get<std::int64_t>(*value) : otherwise;
   }
-  /// Integers of an attribute, or of the input that later versions of the operator have instead.
+  /// Returns the integers of an attribute, or of the input that replaces it in later versions of the operator.
   std::optional<Ints> integers(const std::string& name, std::size_t input) const {
     if (const auto* const value = attribute(name)) return std::get<Ints>(*value);
     return input != 0 && has(input) ? std::optional(*at(input).ints()) : std::nullopt;
@@ -424,7 +424,7 @@ constexpr auto operators = std::to_array<FoldOperator>({
     {"Xor", 2, 2, none, &Folder::elementwise},
 });
 
-/// Tells whether the operator takes an attribute of a node as it is.
+/// Returns true if the operator supports the attribute with this value.
 bool takes(const FoldOperator& op, const FoldNode& node, const std::string& name, const ExpressionValue& value) {
   const auto found =
       std::find_if(op.attributes.begin(), op.attributes.end(), [&](const auto& a) { return a.name == name; });
@@ -440,7 +440,7 @@ bool takes(const FoldOperator& op, const FoldNode& node, const std::string& name
   }
 }
 
-/// Tells whether the elements of an input are known as far as the operator needs them.
+/// Returns true if the elements of an input are known as far as the operator needs them.
 bool takes(const FoldOperator& op, const TensorInfo* input, std::size_t i) {
   if (op.run == &Folder::shape || op.run == &Folder::size) return input != nullptr;
   if (input == nullptr) return i != 0;
@@ -450,7 +450,7 @@ bool takes(const FoldOperator& op, const TensorInfo* input, std::size_t i) {
   return !list || (input->constant && input->constant->ints() != nullptr && input->constant->shape.size() <= 1);
 }
 
-/// Tells whether the known elements are values of the dtype.
+/// Returns true if the dtype can represent the known elements.
 bool fits(Constant constant) {
   if (auto* const ints = std::get_if<Ints>(&constant.elements)) {
     std::replace(ints->begin(), ints->end(), unknown_extent, std::int64_t{0});
@@ -475,7 +475,7 @@ Result<Folded> folded(const FoldNode& node) {
   }
   STELE_TRY_ASSIGN(Folded results, (Folder(node).*op->run)());
   for (const Constant& result : results ? *results : std::vector<Constant>()) {
-    // DL4J has its own rules for what overflows, and computes what is large.
+    // Leaves overflows, for which DL4J has its own rules, and large results to DL4J.
     if (result.size() > max_folded || !fits(result)) return Folded();
   }
   return results;

@@ -13,7 +13,8 @@ namespace stele::inline v0::detail::ir {
 
 namespace {
 
-/// For each element of a tensor of shape `to`, the position in one of shape `from` that is broadcast to it.
+/// Returns, for each element of a tensor of shape `to`, its position in a tensor of shape `from` that is broadcast to
+/// `to`.
 std::vector<std::size_t> broadcast_positions(const Ints& from, const Ints& to) {
   const auto total = static_cast<std::size_t>(stride_of(to, 0));
   std::vector<std::size_t> positions(total, 0);
@@ -56,7 +57,7 @@ std::optional<std::int64_t> rest_of(std::int64_t a, std::int64_t b) {
 
 struct Arithmetic {
   std::string_view name;
-  IntegerOperator integers;  // nullptr: not computed
+  IntegerOperator integers;  // nullptr if the operator is not computed
   double (*reals)(double, double);
 };
 constexpr std::array<Arithmetic, 7> arithmetic_operators = {{
@@ -88,7 +89,7 @@ constexpr std::array<Arithmetic, 7> arithmetic_operators = {{
 struct Comparison {
   std::string_view name;
   bool (*integers)(std::int64_t, std::int64_t);
-  bool (*reals)(double, double);  // nullptr: of bools alone
+  bool (*reals)(double, double);  // nullptr for operators that take only bools
 };
 template <template <class> class Compare>
 constexpr Comparison comparison(std::string_view name) {

@@ -20,8 +20,8 @@ Result<const Value*> NodeScope::find(std::string_view name) const {
   if (const auto found = names_.find(key); found != names_.end()) return &found->second;
   const auto define = std::find_if(declaration_.defines.begin(), declaration_.defines.end(),
                                    [&](const auto& d) { return d.name == name; });
-  if (define == declaration_.defines.end()) return Error(Errc::missing, "there is no such name").path(key);
-  names_[key] = Value();  // a definition of itself is unknown
+  if (define == declaration_.defines.end()) return Error(Errc::missing, "the name is not defined").path(key);
+  names_[key] = Value();  // a definition that refers to itself is unknown
   STELE_TRY_ASSIGN(Value value, define->value->evaluate(*this));
   Value& kept = names_[key] = std::move(value);
   return &kept;
@@ -29,17 +29,18 @@ Result<const Value*> NodeScope::find(std::string_view name) const {
 
 namespace {
 
-/// The elements of a list of integers, as far as they are known.
+/// Returns the elements of a list of integers, as far as they are known.
 Value elements_of(const TensorInfo& info) {
   if (info.constant) return std::visit([](const auto& list) { return Value(list); }, info.constant->elements);
   if (info.partial && info.partial->ints() != nullptr) return value_of_extents(*info.partial->ints());
   if (!info.shape || info.shape->size() != 1) return Value();
   const std::int64_t count = info.shape->front();
-  if (count < 0 || count > max_rank) return Value();  // lists of extents
+  if (count < 0 || count > max_rank) return Value();  // tracks only lists that can be extents
   return value_of(OpenInts(static_cast<std::size_t>(count)));
 }
 
-/// The same of a list or a number, if its elements are i32, i64 or bool; a bool is known or unknown as a whole.
+/// Returns the elements of a list or a number of i32, i64 or bool, as far as they are known. Bools are known or unknown
+/// as a whole.
 Value integers_of(const TensorInfo& info) {
   const bool flags = info.dtype == DType::boolean;
   if (info.dtype != DType::i32 && info.dtype != DType::i64 && !flags) return Value();
@@ -51,7 +52,7 @@ Value integers_of(const TensorInfo& info) {
   return Value();
 }
 
-/// The lowest or highest number of a dtype; nullopt: DL4J has no such dtype.
+/// Returns the lowest or highest number of a dtype, or nullopt if DL4J does not have the dtype.
 std::optional<double> limit_of(DType dtype, bool lowest) {
   const int bits = static_cast<int>(8 * element_size(dtype));
   switch (dtype_class(dtype)) {
@@ -150,7 +151,7 @@ Result<std::optional<Value>> NodeScope::joined_extent(std::span<const Value> ope
   return std::optional(Value(total));
 }
 
-/// broadcast(tensors): the shape of an elementwise operation.
+/// Implements broadcast(tensors): returns the shape of an elementwise operation.
 Result<Value> NodeScope::broadcast(const Value& operand) const {
   const auto* tensors = std::get_if<Tensors>(&operand);
   if (tensors == nullptr) return Value();
@@ -164,7 +165,8 @@ Result<Value> NodeScope::broadcast(const Value& operand) const {
   return shape;
 }
 
-/// constant(value, dtype [, shape]): a tensor of these elements; a scalar, unless the value is a list.
+/// Implements constant(value, dtype [, shape]): makes a tensor of the elements. A value that is not a list makes a
+/// scalar.
 Result<std::optional<Value>> NodeScope::make_constant(std::span<const Value> operands) const {
   if (operands.size() != 2 && operands.size() != 3) return std::optional<Value>();
   const auto* code = std::get_if<std::int64_t>(&operands[1]);
@@ -202,11 +204,11 @@ Result<std::optional<Value>> NodeScope::make_constant(std::span<const Value> ope
     return not_known();
   }
   if (!fits) return not_covered("an element of a constant is not an integer").found(to_text(operands[0]));
-  if (constant.dtype == DType::none) return not_covered("the dtype of a constant is not known");
+  if (constant.dtype == DType::none) return not_covered("the dtype of a constant is unknown");
   if (operands.size() == 3) {
     const auto* shape = std::get_if<Ints>(&operands[2]);
     if (shape == nullptr || small_count(*shape, max_list) != constant.size()) {
-      return Error(Errc::invalid_argument, "a constant does not have its shape's number of elements");
+      return Error(Errc::invalid_argument, "the number of elements of a constant does not match its shape");
     }
     constant.shape = *shape;
   }

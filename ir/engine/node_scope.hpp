@@ -1,4 +1,5 @@
-// Names and functions of a declaration's expressions while it runs on a node, and the arguments that they make.
+// The names and functions that a declaration's expressions use for one node, and the arguments that rules make from
+// them.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ class NodeScope final : public Scope {
   NodeScope(const Declaration& declaration, Target& to) : declaration_(declaration), to_(to) {}
 
   void set(const std::string& name, ExpressionValue value) { names_[name] = std::move(value); }
-  /// Appends to a list of tensors, in place.
+  /// Appends to a list of tensors in place.
   void append(const std::string& list, TensorName tensor) {
     ExpressionValue& value = names_[list];
     if (!std::holds_alternative<Tensors>(value)) value = Tensors();
@@ -24,7 +25,7 @@ class NodeScope final : public Scope {
   Result<const ExpressionValue*> find(std::string_view name) const override;
   Result<std::optional<ExpressionValue>> call(std::string_view function,
                                               std::span<const ExpressionValue> operands) const override;
-  /// Calls a function of one operand, which exists.
+  /// Calls a function that has one operand. The function must exist.
   Result<ExpressionValue> call(std::string_view function, const ExpressionValue& operand) const;
 
  private:
@@ -34,10 +35,10 @@ class NodeScope final : public Scope {
 
   const Declaration& declaration_;
   Target& to_;
-  mutable std::unordered_map<std::string, ExpressionValue> names_;  // definitions are added when they are used
+  mutable std::unordered_map<std::string, ExpressionValue> names_;  // definitions are added at their first use
 };
 
-/// Adds the arguments that a rule of one of DL4J's kinds makes. Errors: unsupported, those of expressions.
+/// Adds the arguments that a rule of one of DL4J's kinds specifies. Errors: unsupported, and those of expressions.
 Status run_rule(const Rule& rule, const NodeScope& scope, ArgumentList& list);
 
 }  // namespace stele::inline v0::detail::ir

@@ -1,4 +1,4 @@
-// The list of what a graph has and no rule covers, for one error about all of it.
+// Collects the parts of a graph that no rule covers, for a single error.
 #pragma once
 
 #include <cstddef>

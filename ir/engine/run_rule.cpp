@@ -1,4 +1,4 @@
-// DL4J's kinds of mapping rules (ADR-0004), by their names there.
+// Runs DL4J's kinds of mapping rules (ADR-0004). Their names are DL4J's.
 #include <algorithm>
 
 #include "ir/engine/node_scope.hpp"
@@ -16,7 +16,7 @@ class RuleRunner {
  public:
   RuleRunner(const Rule& rule, const NodeScope& scope, ArgumentList& list) : rule_(rule), scope_(scope), list_(list) {}
 
-  /// `ours` is DL4J's name of the argument, `framework` that of the framework's attribute or input.
+  /// `ours` is DL4J's name of the argument; `framework` is the name of the framework's attribute or input.
   Status run(const std::string& ours, const std::string& framework) {
     STELE_TRY_ASSIGN(const Value* const found_value, scope_.find(framework));
     const Value value = *found_value;
@@ -67,13 +67,13 @@ class RuleRunner {
         return size_threshold(ours, framework, value);
       case Kind::flatten_dims:
         return flatten_dims(ours, framework, value);
-      default:  // a tensor, several, or a list
+      default:  // a tensor, several tensors, or a list
         return list_.add(ours, value);
     }
   }
 
  private:
-  /// Returns a constant of the rule; unknown: it has fewer.
+  /// Returns a constant of the rule; unknown if the rule has fewer constants.
   Value constant(std::size_t i) const {
     return constants_ != nullptr && i < constants_->size() ? (*constants_)[i].second : Value();
   }
@@ -97,14 +97,14 @@ class RuleRunner {
     STELE_TRY_ASSIGN(const Value one, element(list, at));
     return list_.add(ours, one);
   }
-  /// Adds a bool, an integer, or both, as the operator has them.
+  /// Adds a bool, an integer, or both, as the operator declares them.
   Status add_truth(const std::string& ours, bool truth) {
     if (list_.has(ArgumentType::boolean, ours)) list_.arguments.bools.emplace_back(ours, truth);
     if (list_.has(ArgumentType::integer, ours)) list_.arguments.ints.emplace_back(ours, truth ? 1 : 0);
     return {};
   }
   Status list_to_tensor(const std::string& ours, const Value& value) {
-    constexpr std::int64_t float32 = 1, int64 = 7;  // DataType
+    constexpr std::int64_t float32 = 1, int64 = 7;  // codes of DataType
     const Value operands[] = {value, Value(std::holds_alternative<Reals>(value) ? float32 : int64)};
     STELE_TRY_ASSIGN(const auto tensor, scope_.call("constant", operands));
     return list_.add(ours, *tensor);
@@ -116,11 +116,12 @@ class RuleRunner {
     if (empty(elements)) return list_.add(ours, Value(std::int64_t{0}));
     return add_element(ours, elements, rule_.kind == Kind::tensor_element ? number(0) : Value(std::int64_t{0}));
   }
-  /// Constants: a text, positions if the value is it and if not, and the name of a list or tensor.
+  /// The constants are a string, the positions to use if the value equals the string and if not, and the name of a list
+  /// or tensor.
   Status conditional(const std::string& ours, const Value& value) {
     const Value name = constant(3);
     const auto* from = std::get_if<std::string>(&name);
-    if (from == nullptr) return Error(Errc::malformed, "the rule names no list").path(ours);
+    if (from == nullptr) return Error(Errc::malformed, "the rule does not name a list").path(ours);
     STELE_TRY_ASSIGN(const Value* const found, scope_.find(*from));
     Value all = *found;
     if (rule_.kind == Kind::conditional_tensor_element) {
@@ -129,21 +130,21 @@ class RuleRunner {
     }
     return add_element(ours, all, number(value == constant(0) ? 1 : 2));
   }
-  /// Constants: a position, the size from which it applies, and a position for shorter lists.
+  /// The constants are a position, the minimum size at which it applies, and a position for shorter lists.
   Status size_threshold(const std::string& ours, const std::string& framework, const Value& list) {
     const auto* const ints = std::get_if<Ints>(&list);
     const Value min_size = number(1), otherwise = constant(2);
     const auto* const size = std::get_if<std::int64_t>(&min_size);
     if (ints == nullptr || size == nullptr) return not_covered("the attribute is not a list").path(framework);
     if (static_cast<std::int64_t>(ints->size()) >= *size) return add_element(ours, list, number(0));
-    if (const auto* const text = std::get_if<std::string>(&otherwise)) {  // DL4J's files have a number as text
+    if (const auto* const text = std::get_if<std::string>(&otherwise)) {  // DL4J's files store this number as a string
       STELE_TRY_ASSIGN(const Expression place, parse_expression(*text));
       STELE_TRY_ASSIGN(const Value at, place.evaluate(scope_));
       return add_element(ours, list, at);
     }
     return add_element(ours, list, number(2));
   }
-  /// The products of the extents before an axis, and from it on.
+  /// Adds the product of the extents before an axis, and the product of the extents from the axis on.
   Status flatten_dims(const std::string& ours, const std::string& framework, Value extents) {
     if (std::holds_alternative<TensorName>(extents)) {
       STELE_TRY_ASSIGN(extents, scope_.call("value", extents));
@@ -152,7 +153,7 @@ class RuleRunner {
     const Value axis = number(0);
     const auto* const at = std::get_if<std::int64_t>(&axis);
     if (ints == nullptr || at == nullptr || *at < 0 || *at > static_cast<std::int64_t>(ints->size())) {
-      return not_covered("the extents are not known, or have no such axis").path(framework);
+      return not_covered("the extents are unknown, or do not include the axis").path(framework);
     }
     STELE_TRY_ASSIGN(const Value before, call_function("product", {Value(Ints(ints->begin(), ints->begin() + *at))}));
     STELE_TRY_ASSIGN(const Value after, call_function("product", {Value(Ints(ints->begin() + *at, ints->end()))}));

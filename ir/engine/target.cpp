@@ -11,13 +11,13 @@ namespace stele::inline v0::detail::ir {
 
 namespace {
 
-/// Bytes that the snapshot owns.
+/// Provides views of bytes that the snapshot owns.
 const LeafOps owned{.view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
 
 }  // namespace
 
 Result<const OperatorDescriptor*> Target::descriptor_of(std::string_view) const {
-  return not_covered("a rule of this kind makes only operations of DL4J");
+  return not_covered("a rule of this kind can make only DL4J operations");
 }
 
 Status Target::emit(const OperatorDescriptor&, const NamedArguments&, const std::string&) {
@@ -47,19 +47,21 @@ std::string Target::list_open(const std::vector<std::string>& names) const {
 Status Target::add(const std::string& name, TensorInfo info) {
   if (Status done = check(info); !done) return std::move(done).error().path(name);
   if (!known_.try_emplace(name, Tensor{.info = std::move(info)}).second) {
-    return Error(Errc::duplicate, "two tensors of the graph have one name").path(name);
+    return Error(Errc::duplicate, "two tensors of the graph have the same name").path(name);
   }
   return {};
 }
 
 Status Target::add_leaf(const std::string& name, const LeafView& leaf) {
   if (const std::string_view content = unreadable(leaf); !content.empty()) {
-    return Error(Errc::unsupported, "a tensor is not of numbers that DL4J has").path(name).found(std::string(content));
+    return Error(Errc::unsupported, "the elements of a tensor are not numbers that DL4J supports")
+        .path(name)
+        .found(std::string(content));
   }
   TensorInfo info{.dtype = leaf.dtype()};
   info.shape.emplace();
   for (const Extent e : leaf.shape()) info.shape->push_back(static_cast<std::int64_t>(e));
-  constexpr std::uint64_t small = 4096;  // bytes; rules see the elements of no larger tensor
+  constexpr std::uint64_t small = 4096;  // maximum bytes of a tensor whose elements rules can use
   if (leaf.byte_size() <= small) {
     STELE_TRY_ASSIGN(info.constant, constant_of(leaf));
   }
@@ -93,7 +95,7 @@ Result<std::string> Target::constant(Constant constant) {
   constexpr std::size_t max_elements = std::size_t{1} << 21;
   constant_elements_ += constant.size();
   if (constant_elements_ > max_elements) {
-    return Error(Errc::limit, "the rules make constants of too many elements")
+    return Error(Errc::limit, "the rules make constants with too many elements")
         .expected("at most " + std::to_string(max_elements))
         .found(std::to_string(constant_elements_));
   }
@@ -107,11 +109,11 @@ Result<std::string> Target::constant(Constant constant) {
 
 Status Target::use(const std::string& name) {
   const auto found = known_.find(name);
-  if (found == known_.end()) return Error(Errc::malformed, "an input is made by no earlier node").path(name);
+  if (found == known_.end()) return Error(Errc::malformed, "no earlier node produces the input").path(name);
   Tensor& tensor = found->second;
   if (tensor.made) return {};
   if (tensor.leaf == no_index && !tensor.info.constant) {
-    return Error(Errc::malformed, "an input is made by no earlier node").path(name);
+    return Error(Errc::malformed, "no earlier node produces the input").path(name);
   }
   tensor.made = true;
   order_.push_back(name);

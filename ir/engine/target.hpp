@@ -1,5 +1,5 @@
-// A graph that rules make: what is known of its tensors, their names, and constants. What an operation is, DL4J's or
-// ONNX's, is up to the derived class.
+// A graph that rules make: the names and constants of its tensors, and their known shapes and dtypes. The derived class
+// defines the operations: DL4J's or ONNX's.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@
 
 namespace stele::inline v0::detail::ir {
 
-/// An operation as a step of a rule tells it.
+/// An operation, as a step of a rule specifies it.
 struct StepOperation {
   std::string_view op;
   std::vector<std::pair<std::string, ExpressionValue>> arguments{};
-  std::vector<std::vector<std::string>> outputs{};  // names of tensors, by output of the operator
+  std::vector<std::vector<std::string>> outputs{};  // names of tensors, for each output of the operator
   std::string name{};
 };
 
@@ -35,64 +35,64 @@ class Target {
   Target& operator=(const Target&) = delete;
   virtual ~Target() = default;
 
-  /// Returns what is known of a tensor; nullptr: there is none.
+  /// Returns the known properties of a tensor, or nullptr if it does not exist.
   const TensorInfo* find(const std::string& name) const;
-  /// Lists those of these tensors whose shapes are not known in full, with the shapes: at most eight.
+  /// Lists those of the named tensors whose shapes are not fully known, with the shapes: at most eight.
   std::string list_open(const std::vector<std::string>& names) const;
-  /// Makes a tensor known. Errors: duplicate, unsupported.
+  /// Registers a tensor. Errors: duplicate, unsupported.
   Status add(const std::string& name, TensorInfo info);
-  /// Makes a tensor of the model known, whose elements are a leaf of the snapshot. Small ones are constants.
+  /// Registers a tensor of the model whose elements are a leaf of the snapshot. A small tensor becomes a constant.
   Status add_leaf(const std::string& name, const LeafView& leaf);
-  /// Makes a constant known under a name. Errors: duplicate.
+  /// Registers a constant under the given name. Errors: duplicate.
   Status add_constant(const std::string& name, Constant constant);
-  /// Makes a constant under a name of its own, which it returns. Errors: limit (the rules' constants have more than
-  /// 2^21 elements).
+  /// Registers a constant under a new name, and returns the name. Errors: limit (more than 2^21 elements in the rules'
+  /// constants).
   Result<std::string> constant(Constant constant);
-  /// Counts work of computing elements at import. Returns false from the one that is too much on.
+  /// Counts elements that are computed at import. Returns false once the total exceeds the limit.
   bool spend(std::size_t elements) noexcept;
-  /// Keeps a name of the model from fresh().
+  /// Reserves a name of the model, so that fresh() does not return it.
   void reserve(const std::string& name) { reserved_.insert(name); }
-  /// Returns a name that nothing else has, and reserves it.
+  /// Returns an unused name, and reserves it.
   std::string fresh(const std::string& base);
-  /// Sets what is known of a tensor that an operation made.
+  /// Sets the dtype and shape of a tensor, if they are known.
   void refine(const std::string& name, DType dtype, std::optional<std::vector<std::int64_t>> shape);
-  /// Sets what is known of the elements.
+  /// Sets the elements of a tensor that are known.
   void refine(const std::string& name, Constant partial);
 
-  /// Adds an operation. Its inputs become part of the graph, if they are constants or leaves that are not yet. Errors:
-  /// malformed (an operator that does not exist, an input that nothing makes), those of its arguments, duplicate,
-  /// limit (more operations than `max_operations`).
+  /// Adds an operation. Adds its inputs to the graph if they are constants or leaves that are not in the graph yet.
+  /// Errors: malformed (an operator that does not exist, an input that no operation produces), duplicate, limit (more
+  /// operations than `max_operations`), and those of its arguments.
   virtual Status emit(const StepOperation& step) = 0;
-  /// Returns the operator that copies its input, which is named "input".
+  /// Returns the name of the operator that copies its input. The input is named "input".
   virtual std::string_view copy_operator() const noexcept = 0;
-  /// Renames what the last operation made. Returns false if it did not make this tensor.
+  /// Renames an output of the last operation. Returns false if the last operation did not produce this tensor.
   virtual bool rename(const std::string& from, const std::string& to) = 0;
-  /// Returns the version of ONNX's operators that the graph has, which rules see as `opset`; 0: it has DL4J's.
+  /// Returns the version of the graph's ONNX operators, which rules read as `opset`; 0 for a graph of DL4J operators.
   virtual std::int64_t opset() const noexcept { return 0; }
-  /// Returns DL4J's operator of that name, for rules of DL4J's kinds. Errors: malformed, unsupported (the graph has
-  /// other operators).
+  /// Returns the DL4J operator with the given name, for rules of DL4J's kinds. Errors: malformed, unsupported (the
+  /// graph has other operators).
   virtual Result<const OperatorDescriptor*> descriptor_of(std::string_view name) const;
-  /// Adds an operation of such an operator. Errors: those of ordered(), and of the other.
+  /// Adds an operation of a DL4J operator. Errors: those of ordered() and of the other overload.
   virtual Status emit(const OperatorDescriptor& descriptor, const NamedArguments& arguments, const std::string& node);
 
  protected:
   struct Tensor {
     TensorInfo info;
     std::uint32_t leaf = no_index;
-    bool made = false;  // it is part of the graph
+    bool made = false;  // true if the tensor is part of the graph
   };
-  /// Errors: unsupported (a dtype, a rank).
+  /// Checks that the graph supports the tensor. Errors: unsupported (a dtype, a rank).
   virtual Status check(const TensorInfo& info) const = 0;
-  /// Puts a constant or a leaf into the graph.
+  /// Adds a constant or a leaf to the graph.
   virtual void take(const std::string& name, const Tensor& tensor) = 0;
 
-  /// Makes an input of an operation part of the graph.
+  /// Adds an input of an operation to the graph, if it is not in the graph yet.
   Status use(const std::string& name);
-  /// Counts an operation.
+  /// Checks that another operation may be added. Errors: limit.
   Status count_operation(std::size_t operations) const;
-  /// Puts the constants and leaves in the graph into a snapshot, in that order.
+  /// Returns a snapshot of the named constants and leaves, in the order of the names.
   Result<Snapshot> snapshot(const std::vector<std::string>& names);
-  /// Returns the snapshot's name of an operation.
+  /// Returns a unique name for an operation.
   std::string unique_operation(const std::string& name);
   void move_known(const std::string& from, const std::string& to);
 
@@ -100,10 +100,10 @@ class Target {
   std::uint64_t max_operations_;
   std::size_t constant_elements_ = 0, work_ = 0;
   std::unordered_map<std::string, Tensor> known_;
-  std::vector<std::string> order_;  // of the constants and leaves in the graph
+  std::vector<std::string> order_;  // names of the constants and leaves in the graph
   std::unordered_set<std::string> reserved_;
-  std::unordered_map<std::string, std::uint64_t> operation_names_;  // with the next number for each
-  std::unordered_map<std::string, std::uint64_t> next_;             // number for a name
+  std::unordered_map<std::string, std::uint64_t> operation_names_;  // by name: the number of the last duplicate
+  std::unordered_map<std::string, std::uint64_t> next_;             // by base name: the next number for fresh()
 };
 
 }  // namespace stele::inline v0::detail::ir

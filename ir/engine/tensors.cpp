@@ -9,7 +9,7 @@ namespace stele::inline v0::detail::ir {
 
 namespace {
 
-/// The dtype that elements are computed in.
+/// Returns the dtype in which elements of `dtype` are computed, or nullopt if they are not computed.
 std::optional<DType> wide(DType dtype) noexcept {
   if (element_size(dtype) == 0) return std::nullopt;
   switch (dtype_class(dtype)) {

@@ -22,13 +22,13 @@ namespace stele::inline v0 {
 
 namespace {
 
-using namespace detail::ir;  // NOLINT(google-build-using-namespace): this file is its front
+using namespace detail::ir;  // NOLINT(google-build-using-namespace): implements the public interface of ir
 namespace onnx = detail::onnx;
 namespace protobuf = detail::protobuf;
 using Message = std::vector<std::byte>;
 
 constexpr std::int64_t first_opset = 13, last_opset = 22;
-/// IR versions by version of the operators, from first_opset on: onnx/helper.py of onnx 1.23.
+/// IR versions by the version of the operators, starting at first_opset (onnx/helper.py of onnx 1.23).
 constexpr std::array<std::uint64_t, 10> ir_versions = {7, 7, 8, 8, 8, 8, 9, 9, 10, 10};
 static_assert(ir_versions.size() == last_opset - first_opset + 1);
 
@@ -202,13 +202,13 @@ class Exporter {
 
   Status add(const GraphOperation& operation) {
     const OperatorDescriptor* const descriptor = operators_.find(operation.op_name);
-    if (descriptor == nullptr) return Error(Errc::unsupported, "there is no operator of that name");
+    if (descriptor == nullptr) return Error(Errc::unsupported, "no operator has this name");
     if (!operation.control_dependencies.empty() || !operation.var_control_dependencies.empty()) {
       losses_.emplace_back(operation.name, "ONNX has no control dependencies");
     }
     for (const std::string& input : operation.inputs) {
       if (input.empty() || to_.find(input) != nullptr) continue;
-      return Error(Errc::malformed, "an input is made by no earlier operation").path(input);
+      return Error(Errc::malformed, "no earlier operation produces the input").path(input);
     }
     const Declaration* const declaration = mappings_.find("", operation.op_name, options_.opset);
     if (declaration != nullptr) {
@@ -234,9 +234,9 @@ class Exporter {
     for (const std::string& output : operation.outputs) {
       const TensorInfo* const made = to_.find(output);
       if (!needed_.contains(output)) continue;
-      if (made == nullptr) return Error(Errc::malformed, "the rule does not make an output").path(output);
+      if (made == nullptr) return Error(Errc::malformed, "the rule does not produce an output").path(output);
       const TensorInfo known = info_of(output);
-      // DL4J's dtypes are those of the graph; its shapes are often unknown.
+      // Casts to the dtype that DL4J's graph declares. Its shapes are often unknown.
       const bool other = made->dtype != DType::none && known.dtype != DType::none && made->dtype != known.dtype;
       const bool own = std::find(operation.inputs.begin(), operation.inputs.end(), output) == operation.inputs.end();
       if (other && own) STELE_TRY(to_.cast(output, known.dtype));
@@ -246,7 +246,8 @@ class Exporter {
     return {};
   }
 
-  /// The list of what is unsupported names the operation itself.
+  /// Changes an error to unsupported, and removes the operation from its path: the list of unsupported operations
+  /// already names it.
   static Error as_unsupported(const Error& error, const GraphOperation& operation) {
     const std::string own = operation.name + " (" + operation.op_name + ')';
     std::string_view path = error.path();
@@ -254,8 +255,8 @@ class Exporter {
     return Error(Errc::unsupported, error.message()).path(path).expected(error.expected()).found(error.found());
   }
 
-  /// Returns an operation as a node whose inputs and attributes have the descriptor's names, without outputs that are
-  /// not needed.
+  /// Returns an operation as a node whose inputs and attributes have the descriptor's names. Omits outputs that are not
+  /// needed.
   Result<ModelNode> node_of_operation(const GraphOperation& operation, const OperatorDescriptor& descriptor,
                                       const Declaration& declaration, const NamedArguments& arguments) const {
     ModelNode node;
@@ -263,7 +264,7 @@ class Exporter {
     node.op = operation.op_name;
     const auto place = [&](const auto& ports, const auto& given, std::vector<std::string>& out, bool all) -> Status {
       const auto is_for = [](const Declaration::Port& port, std::string_view argument) {
-        if (argument.starts_with('*')) argument.remove_prefix(1);  // some descriptors have names of pointers
+        if (argument.starts_with('*')) argument.remove_prefix(1);  // a pointer's name in some descriptors
         return port.name == argument;
       };
       for (const auto& [argument, tensor] : given) {
@@ -332,7 +333,7 @@ class Exporter {
     return {};
   }
 
-  /// A graph that names no outputs: what no operation reads.
+  /// If the graph names no outputs, exports the variables that no operation reads.
   std::vector<std::string> results() const {
     std::unordered_set<std::string_view> read;
     for (const GraphOperation& operation : graph_.operations)
@@ -346,22 +347,22 @@ class Exporter {
     return names;
   }
 
-  /// A parameter as an output of the graph is copied: onnxruntime takes no initializers as outputs.
+  /// Copies a parameter that is an output of the graph, because onnxruntime does not accept initializers as outputs.
   Status add_constant_output(const std::string& output) {
     if (to_.find(output) == nullptr)
-      return Error(Errc::missing, "no operation makes an output of the graph").path(output);
-    losses_.emplace_back(output,
-                         "an output of the graph is no initializer: " + to_.publish(output) + " has its elements");
+      return Error(Errc::missing, "no operation produces an output of the graph").path(output);
+    losses_.emplace_back(
+        output, "an output of the graph cannot be an initializer: " + to_.publish(output) + " has its elements");
     return {};
   }
 
   Status put_value(std::uint32_t field, const std::string& name) {
     const TensorInfo& info = *to_.find(name);
     if (info.dtype == DType::none) {
-      return Error(Errc::missing, "the dtype of an input or output of the graph is not known").path(name);
+      return Error(Errc::missing, "the dtype of an input or output of the graph is unknown").path(name);
     }
     if (!info.shape)
-      losses_.emplace_back(name, "onnx.checker wants the rank of inputs and outputs, which is not known");
+      losses_.emplace_back(name, "onnx.checker requires the rank of inputs and outputs, which is unknown");
     put_message(structure_.values, field, value_info_of(name, info));
     return {};
   }
@@ -374,7 +375,7 @@ class Exporter {
   OnnxBuilder to_;
   std::unordered_map<std::string_view, const GraphVariable*> variables_;
   std::vector<std::string> inputs_, outputs_;
-  std::unordered_set<std::string_view> needed_;  // variables
+  std::unordered_set<std::string_view> needed_;  // names of variables
   Refused refused_;
   std::vector<std::pair<std::string, std::string>> losses_;
   std::vector<std::string> unused_;

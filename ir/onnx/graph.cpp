@@ -36,7 +36,7 @@ class GraphReader {
   }
 
  private:
-  /// Raises the budget for a field of the model or of its graph. Fields inside it do not raise it again.
+  /// Raises the budget for a field of the model or of its graph. Nested fields do not raise it again.
   void admit(const Fields& in) { memory_.admit(in.end() - in.tag(), index_rate::index); }
   Status spend(std::uint64_t bytes) {
     if (memory_.take(bytes)) return {};
@@ -174,7 +174,7 @@ class GraphReader {
           return {};
       }
     }));
-    // Only the type shows an empty list, and a 0 or "" that the writer left out.
+    // For an empty list, and for a 0 or "" that the writer omitted, only the type is stored.
     using namespace attribute_type;
     if (!floats.empty() || type == type_floats) attribute.value = std::move(floats);
     if (!ints.empty() || type == type_ints) attribute.value = std::move(ints);
@@ -201,7 +201,7 @@ class GraphReader {
       if (field.field() == 1) return field.text(value.name);
       if (field.field() != 2 || !field.has_length()) return {};
       return each(field.message(), [&](Fields& type) -> Status {
-        if (type.field() != 1 || !type.has_length()) return {};  // a sequence, a map, an optional
+        if (type.field() != 1 || !type.has_length()) return {};  // not a tensor, but a sequence, a map or an optional
         return each(type.message(), [&](Fields& tensor) -> Status {
           if (tensor.field() == 1) value.dtype = dtype_of(tensor.number());
           if (tensor.field() != 2 || !tensor.has_length()) return {};

@@ -7,7 +7,7 @@
 
 namespace stele::inline v0::detail::ir {
 
-/// Errors: malformed, unsupported, limit, duplicate, those of the tensors.
+/// Reads the graph of an ONNX file. Errors: malformed, unsupported, limit, duplicate, and those of the tensors.
 Result<model::Graph> read_onnx(SourcePtr source, const LoadOptions& options);
 
 }  // namespace stele::inline v0::detail::ir

@@ -36,7 +36,7 @@ Result<const Declaration*> OnnxBuilder::declaration_of(std::string_view op) cons
   if (declaration != nullptr) return declaration;
   std::vector<std::string> names;
   for (const auto& o : MappingSet::onnx().operators()) names.push_back(o.name);
-  Error error = Error(Errc::malformed, "the rule names an operator of ONNX that stele does not know").path(op);
+  Error error = Error(Errc::malformed, "the rule names an ONNX operator that stele does not support").path(op);
   const std::string_view near = most_similar(op, names);
   if (!near.empty()) return std::move(error).hint("did you mean " + std::string(near) + '?');
   return error;

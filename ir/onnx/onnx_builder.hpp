@@ -1,5 +1,5 @@
-// Builds a graph of ONNX's operators. Their signatures, and shapes of what they make, are those of the rules that
-// import them.
+// Builds a graph of ONNX operators. The rules that import these operators provide their signatures and the shapes of
+// their outputs.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,20 @@ class OnnxBuilder final : public Target {
       : Target(std::move(tensors), max_operations), opset_(opset) {}
 
   std::int64_t opset() const noexcept override { return opset_; }
-  /// Makes an input of the graph known.
+  /// Registers an input of the graph.
   Status add_input(const std::string& name, TensorInfo info);
   using Target::emit;
   Status emit(const StepOperation& step) override;
-  /// Adds a node. Errors: those of the other.
+  /// Adds a node. Errors: those of the other overload.
   Status emit(ModelNode node);
   std::string_view copy_operator() const noexcept override { return "Identity"; }
   bool rename(const std::string& from, const std::string& to) override;
 
-  /// Makes a constant or leaf a tensor that a node makes. Returns the name that the constant or leaf gets.
+  /// Makes a constant or leaf the output of a node that copies it. Returns the new name of the constant or leaf.
   std::string publish(const std::string& name);
-  /// Casts a tensor that nodes made to another dtype, under its name.
+  /// Casts a tensor that a node produces to another dtype. The result keeps the tensor's name.
   Status cast(const std::string& name, DType dtype);
-  /// Drops nodes that none of the outputs needs.
+  /// Drops nodes that no output needs.
   void drop_unused(const std::vector<std::string>& outputs);
   const std::vector<ModelNode>& nodes() const noexcept { return nodes_; }
   /// Returns the initializers.
@@ -47,7 +47,7 @@ class OnnxBuilder final : public Target {
   DType dtype_of_output(const ModelNode& node, std::size_t output) const;
 
   std::int64_t opset_;
-  std::vector<ModelNode> nodes_, first_;  // first_: before all others
+  std::vector<ModelNode> nodes_, first_;  // first_: nodes before all other nodes
 };
 
 }  // namespace stele::inline v0::detail::ir

@@ -16,7 +16,8 @@ namespace {
 using model::Node;
 
 constexpr std::string_view dots = "...";
-/// Nodes that are made of those of a small file, and bytes of a larger one for each more: a node takes up to 1 KiB.
+/// Maximum number of nodes added for a small file, and bytes of a larger file for each further node. A node takes up to
+/// 1 KiB of memory.
 constexpr std::uint64_t max_nodes = 1 << 14, bytes_of_node = 16;
 
 const model::Attribute* find(const Node& node, std::string_view name) {
@@ -30,7 +31,7 @@ const T* attribute_of(const Node& node, std::string_view name) {
   return attribute != nullptr ? std::get_if<T>(&attribute->value) : nullptr;
 }
 
-/// An equation of Einsum. A term is its labels in order; "..." is part of it.
+/// An equation of Einsum. Each term has its labels in order, including "...".
 struct Equation {
   std::vector<std::string> terms;
   std::string result;
@@ -43,7 +44,7 @@ struct Equation {
   }
 };
 
-/// Returns the first label that a term has twice.
+/// Returns the first label that occurs twice in a term.
 std::optional<char> repeated(std::string_view term) {
   for (std::size_t i = 0; i < term.size(); ++i) {
     if (term[i] != '.' && term.find(term[i], i + 1) != term.npos) return term[i];
@@ -66,7 +67,7 @@ Equation parse(std::string text) {
     to.result = text.substr(arrow + 2);
     return to;
   }
-  // The labels that occur once, in the order of the alphabet, after the axes of "...".
+  // The implicit result has the axes of "...", then the labels that occur once, in alphabetical order.
   std::map<char, std::size_t> counts;
   for (const std::string& term : to.terms) {
     for (const char c : term) ++counts[c];
@@ -78,7 +79,7 @@ Equation parse(std::string text) {
   return to;
 }
 
-/// The nodes of a graph or function, while some are replaced.
+/// Replaces nodes of a graph or function.
 class Rewriter {
  public:
   Rewriter(std::vector<Node>& nodes, std::int64_t opset, std::uint64_t& budget)
@@ -105,7 +106,7 @@ class Rewriter {
     return node.domain == "com.microsoft" && node.op == "FusedConv" && node.outputs.size() == 1;
   }
 
-  /// Returns false if so many more nodes are not allowed: the node stays, and no rule covers it.
+  /// Returns false if the budget does not allow so many nodes. The node then stays, and no rule covers it.
   bool spend(std::size_t nodes) {
     if (nodes > budget_) return false;
     budget_ -= nodes;
@@ -120,7 +121,7 @@ class Rewriter {
     }
   }
 
-  /// Adds a node of the same name, for an operator without a domain.
+  /// Adds a node with the same name, for an operator without a domain.
   Node& add(const Node& from, std::string op, std::vector<std::string> inputs, std::string output) {
     Node& to = out_.emplace_back();
     to.name = from.name;
@@ -152,7 +153,7 @@ class Rewriter {
     for (std::size_t i = 0; i < operands.size(); ++i) {
       std::string& term = all.terms[i];
       while (const auto label = repeated(term)) {
-        Equation diagonal{{term}, std::string(1, *label)};  // its axis comes first: others may repeat
+        Equation diagonal{{term}, std::string(1, *label)};  // its axis comes first: other labels may repeat
         std::remove_copy(term.begin(), term.end(), std::back_inserter(diagonal.result), *label);
         const bool last = operands.size() == 1 && std::is_permutation(diagonal.result.begin(), diagonal.result.end(),
                                                                       all.result.begin(), all.result.end());
@@ -165,7 +166,7 @@ class Rewriter {
         term = diagonal.result;
       }
     }
-    // Labels with the number of terms that need them: those of the result, too.
+    // For each label, the number of terms that need it. The result counts as a term.
     std::map<char, std::size_t> uses;
     const auto count = [&](const std::string& term, int by) {
       for (const char c : term) uses[c] += static_cast<std::size_t>(by);
@@ -198,7 +199,7 @@ class Rewriter {
     const std::string kind = activation != nullptr ? *activation : std::string();
     const auto* const given = attribute_of<std::vector<float>>(node, "activation_params");
     const std::vector<float> numbers = given != nullptr ? *given : std::vector<float>();
-    // The names of the activation's own attributes, in the order of the numbers.
+    // The attribute names of each activation, in the order of its parameters.
     static const std::map<std::string, std::vector<std::string>> known{{"Relu", {}},
                                                                        {"Tanh", {}},
                                                                        {"Sigmoid", {}},
@@ -207,12 +208,12 @@ class Rewriter {
                                                                        {"Clip", {"min", "max"}}};
     const auto names = known.find(kind);
     if (names == known.end() || names->second.size() != numbers.size() || node.inputs.empty()) {
-      node.refused = "its activation is not known, or does not have its parameters";
+      node.refused = "its activation is unknown, or has another number of parameters";
       return false;
     }
     constexpr std::size_t max_new_nodes = 5;  // Conv, Add, two constants and the activation
     if (!spend(max_new_nodes)) return false;
-    const std::size_t sum = 3;  // the input that is added before the activation
+    const std::size_t sum = 3;  // index of the input that is added before the activation
     const std::string added = node.inputs.size() > sum ? node.inputs[sum] : std::string();
     node.inputs.resize(std::min(node.inputs.size(), sum));
     std::string made = fresh(node);
@@ -225,7 +226,7 @@ class Rewriter {
       add(node, "Add", {made, added}, both);
       made = std::move(both);
     }
-    constexpr std::int64_t clip_of_inputs = 11;  // the version from which Clip has its bounds as inputs
+    constexpr std::int64_t clip_of_inputs = 11;  // the first version in which Clip takes its bounds as inputs
     std::vector<std::string> inputs{made};
     if (kind == "Clip" && opset_ >= clip_of_inputs) {
       for (const float number : numbers) {

@@ -1,13 +1,13 @@
-// Nodes of ONNX that become several simpler ones before the rules run.
+// Replaces ONNX nodes by several simpler nodes before the rules run.
 #pragma once
 
 #include "ir/engine/model_graph.hpp"
 
 namespace stele::inline v0::detail::ir {
 
-/// Replaces an Einsum of more than two operands, with repeated labels or without a result by Einsums of one or two
-/// operands, each with at most one repeated label; com.microsoft's FusedConv by Conv, Add and its activation. What
-/// would make many nodes of a small file (of `file_bytes`) stays as it is.
+/// Replaces an Einsum that has more than two operands, repeated labels or no result by Einsums of one or two operands,
+/// each with at most one repeated label. Replaces com.microsoft's FusedConv by Conv, Add and its activation. Keeps a
+/// node if its replacement would need too many nodes for a file of `file_bytes`.
 void rewrite(model::Graph& graph, std::uint64_t file_bytes);
 
 }  // namespace stele::inline v0::detail::ir

@@ -1,4 +1,4 @@
-// Lists of names of operators.
+// Searches lists of operator names.
 #pragma once
 
 #include <algorithm>

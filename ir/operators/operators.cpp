@@ -27,7 +27,7 @@ const OperatorDescriptor* OperatorSet::find(std::string_view wanted) const noexc
 void OperatorSet::add(const OperatorSet& operators) {
   std::vector<OperatorDescriptor> all;
   all.reserve(operators_.size() + operators.operators_.size());
-  // set_union takes the first of two with one name.
+  // set_union takes the first of two operators with the same name.
   std::set_union(operators.operators_.begin(), operators.operators_.end(), operators_.begin(), operators_.end(),
                  std::back_inserter(all),
                  [](const OperatorDescriptor& a, const OperatorDescriptor& b) { return a.name < b.name; });
@@ -42,7 +42,7 @@ Error argument_error(Errc code, std::string_view message, const OperatorDescript
   return Error(code, message).path(of.name + '.' + std::string(argument));
 }
 
-/// Returns the error about a name that no argument of the type has.
+/// Returns the error for a name that no argument of the type has.
 Error unknown(const OperatorDescriptor& of, Type type, std::string_view wanted) {
   std::vector<std::string> names;
   for (const ArgumentDescriptor& a : of.arguments) {
@@ -61,7 +61,7 @@ Error unknown(const OperatorDescriptor& of, Type type, std::string_view wanted) 
   return error;
 }
 
-/// Returns false if an integer or boolean argument says that `argument` is absent.
+/// Returns false if an integer or boolean argument declares that `argument` is absent.
 bool present(const ArgumentDescriptor& argument, const NamedArguments& given) {
   if (argument.present_if.empty()) return true;
   const auto is = [&](const auto& pair) { return pair.first == argument.present_if; };
@@ -82,12 +82,12 @@ const T& value_of(const std::pair<std::string, T>& argument) {
 }
 const std::string& value_of(const std::string& variable) { return variable; }
 
-/// Puts the arguments of one type into the order of their positions.
+/// Orders the arguments of one type by their positions.
 template <class T, class Out>
 Status order(const OperatorDescriptor& of, Type type, const GraphArguments<T>& given, const NamedArguments& all,
              Out& out) {
   std::vector<std::vector<const std::pair<std::string, T>*>> values(of.arguments.size());
-  std::size_t end = 0;  // of the arguments that have a value
+  std::size_t end = 0;  // after the last argument that has a value
   for (const auto& argument : given) {
     const ArgumentDescriptor* const a = of.find(type, argument.first);
     if (a == nullptr) return unknown(of, type, argument.first);
@@ -121,11 +121,11 @@ Status order(const OperatorDescriptor& of, Type type, const GraphArguments<T>& g
   return {};
 }
 
-/// Names the arguments of one type.
+/// Assigns the names to the arguments of one type.
 template <class List, class T>
 Status name_all(const OperatorDescriptor& of, Type type, const List& values, const NamedArguments& all,
                 GraphArguments<T>& out) {
-  std::size_t needed = 0;  // arguments from here on that are surely present
+  std::size_t needed = 0;  // the number of later arguments that are certainly present
   const auto sure = [&](const ArgumentDescriptor& a) {
     return a.type == type && (!a.optional || !a.present_if.empty()) && present(a, all) ? 1U : 0U;
   };
@@ -152,7 +152,8 @@ Status name_all(const OperatorDescriptor& of, Type type, const List& values, con
   return last.empty() ? std::move(error) : std::move(error).hint("the last one is " + std::string(last));
 }
 
-/// Calls `f` with each type and its lists. Inputs and outputs come last: integers and booleans say which are present.
+/// Calls `f` with each type and its lists. Inputs and outputs come last, because integers and booleans determine which
+/// of them are present.
 template <class F>
 Status each_type(F f) {
   using Names = NamedArguments;
@@ -183,7 +184,7 @@ Result<GraphOperation> ordered(const OperatorDescriptor& descriptor, const Named
 
 Result<NamedArguments> named(const OperatorDescriptor& descriptor, const GraphOperation& operation) {
   if (operation.op_name != descriptor.name) {
-    return Error(Errc::invalid_argument, "the operation is of another operator")
+    return Error(Errc::invalid_argument, "the operation belongs to another operator")
         .path(operation.name)
         .expected(descriptor.name)
         .found(operation.op_name);

@@ -1,4 +1,4 @@
-// Files of descriptors.
+// Reads and writes files of operator descriptors.
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 namespace proto = stele::ir;
 
-/// Arguments are searched one by one.
+/// Maximum number of arguments of an operator: bounds the time, because arguments are searched one by one.
 constexpr int max_arguments = 1000;
 
 Error bad(std::string_view op, std::string_view argument, std::string_view message) {
@@ -89,7 +89,7 @@ Result<ArgumentDescriptor> argument_of(const std::string& op, const proto::ArgDe
   } else if (to.type == ArgumentType::boolean) {
     to.default_value = from.boolvalue();
   } else {
-    return bad(op, to.name, "an argument of this type can have no default");
+    return bad(op, to.name, "an argument of this type cannot have a default");
   }
   if (!to.optional) return bad(op, to.name, "a required argument has a default");
   return to;
@@ -117,7 +117,7 @@ Result<OperatorDescriptor> operator_of(const proto::OpDescriptor& from) {
   }
   if (from.opfamily() != proto::OpDescriptor::CUSTOM) to.family = static_cast<OpFamily>(from.opfamily() - 1);
   to.number = from.opnumber();
-  // By type, then by position.
+  // Sorts by type, then by position.
   std::vector<std::pair<std::pair<ArgumentType, std::int32_t>, ArgumentDescriptor>> arguments;
   for (const proto::ArgDescriptor& argument : from.argdescriptor()) {
     STELE_TRY_ASSIGN(ArgumentDescriptor a, argument_of(to.name, argument));
@@ -139,7 +139,7 @@ Result<OperatorDescriptor> operator_of(const proto::OpDescriptor& from) {
   for (const ArgumentDescriptor& a : to.arguments) names.emplace_back(a.type, a.name);
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
-    return Error(Errc::duplicate, "two arguments of one type have one name")
+    return Error(Errc::duplicate, "two arguments of one type have the same name")
         .path(to.name + '.' + std::string(twice->second));
   }
   for (const ArgumentDescriptor& a : to.arguments) {
@@ -167,7 +167,7 @@ Result<std::vector<OperatorDescriptor>> operators_of(const proto::OpDescriptorLi
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   const auto twice =
       std::adjacent_find(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
-  if (twice != all.end()) return Error(Errc::duplicate, "two operators have one name").path(twice->name);
+  if (twice != all.end()) return Error(Errc::duplicate, "two operators have the same name").path(twice->name);
   return all;
 }
 
@@ -189,7 +189,7 @@ void put(const ArgumentDescriptor& from, std::int32_t position, bool for_dl4j, p
 
 namespace detail {
 
-/// data/operators.pbtxt, encoded.
+/// data/operators.pbtxt, encoded in protobuf's binary format.
 extern const std::span<const unsigned char> nd4j_operators;
 
 }  // namespace detail

@@ -21,7 +21,7 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
     place_ = "line " + std::to_string(line + 1) + ", column " + std::to_string(column + 1);
   }
   Error error() const {
-    return Error(Errc::malformed, "the text is not of this format").found(message_ + ", " + place_);
+    return Error(Errc::malformed, "the text is not in this format").found(message_ + ", " + place_);
   }
 
  private:

@@ -1,4 +1,5 @@
-// Protobuf's text format, for the two kinds of files that the component reads. Seen by its *_text.cpp alone.
+// Reads protobuf's text format, for the two kinds of files of this component. Only *_text.cpp files include this
+// header.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -11,10 +12,12 @@
 
 namespace stele::inline v0::detail::ir {
 
-/// A message takes up to ten times the bytes of its text.
+/// Maximum size of a text file (1 MiB): bounds the memory, because a message takes up to ten times the bytes of its
+/// text.
 inline constexpr std::uint64_t max_text_bytes = 1 << 20;
 
-/// Reads a file of one message. Errors: malformed, limit (more than max_text_bytes), those of Input::open().
+/// Reads a file that contains one message. Errors: malformed, limit (more than max_text_bytes), and those of
+/// Input::open().
 Status read_text(const Input& input, google::protobuf::Message& message);
 
 }  // namespace stele::inline v0::detail::ir

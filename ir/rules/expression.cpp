@@ -47,7 +47,7 @@ Result<Value> compute(std::string_view op, const Value& a, const Value& b) {
     if (!fits(x->size(), y->size())) return bad_operands(op, a, b);
     return elementwise(op[0], *x, *y, list);
   }
-  if (open(a) || open(b)) return Value();  // the other has reals
+  if (open(a) || open(b)) return Value();  // one operand has reals
   const auto u = list_of<double>(a), v = list_of<double>(b);
   if (u && v && fits(u->size(), v->size())) return elementwise(op[0], *u, *v, list);
   return bad_operands(op, a, b);
@@ -70,7 +70,7 @@ Result<Value> compare(std::string_view op, const Value& a, const Value& b) {
   return Value(op == "<=" ? x <= y : x >= y);
 }
 
-/// A bound that is not given is a null pointer.
+/// Returns a part of a list. A bound that is not given is a null pointer.
 Result<Value> sliced(const Value& list, const Value* from, const Value* to) {
   if (!known(list)) return Value();
   for (const Value* bound : {from, to}) {
@@ -113,7 +113,7 @@ Result<Value> call(const Expression& e, const Scope& scope) {
   return call_function(e.text, values);
 }
 
-/// A scope with one name more.
+/// A scope with one additional name.
 class WithVariable final : public Scope {
  public:
   WithVariable(const Scope& outer, const std::string& name) : outer_(outer), name_(name) {}
@@ -138,7 +138,7 @@ Result<Value> each(const Expression& e, const Scope& scope) {
   const auto* n = std::get_if<std::int64_t>(&count);
   if (n == nullptr) return bad_operands("for", count);
   if (*n > static_cast<std::int64_t>(max_each)) {
-    return Error(Errc::limit, "a list is made of too many elements").expected("at most 4096").found(to_text(count));
+    return Error(Errc::limit, "a list expression has too many elements").expected("at most 4096").found(to_text(count));
   }
   WithVariable inner(scope, e.text);
   std::vector<Value> values;
@@ -151,11 +151,11 @@ Result<Value> each(const Expression& e, const Scope& scope) {
   return joined(values);
 }
 
-/// A bound of a slice that is left out is an unknown constant.
+/// Returns false for an omitted bound of a slice, which is stored as an unknown constant.
 bool given(const Expression& bound) { return bound.kind != Expression::Kind::constant || known(bound.constant); }
 
 Result<Value> logical(const Expression& e, const Value& left, const Scope& scope) {
-  const bool stops = e.text == "||";  // on this value
+  const bool stops = e.text == "||";  // the value at which evaluation stops
   const auto first = truth_of(left);
   if (first == stops) return Value(stops);
   STELE_TRY_ASSIGN(const Value right, e.operands[1].evaluate(scope));
@@ -199,7 +199,7 @@ Result<std::optional<std::int64_t>> arithmetic(char op, std::optional<std::int64
   if (op == '/' || op == '%') {
     if (b == 0) return Error(Errc::invalid_argument, "an expression divides by 0");
     overflow = b == -1 && a == std::numeric_limits<std::int64_t>::min();
-    // Rounds down, as extents are computed.
+    // Rounds down, as computations of extents do.
     const std::int64_t rest = overflow ? 0 : a % b;
     const bool down = rest != 0 && (rest < 0) != (b < 0);
     if (!overflow) result = op == '/' ? a / b - (down ? 1 : 0) : rest + (down ? b : 0);
@@ -253,7 +253,7 @@ Result<Value> joined(const std::vector<Value>& parts) {
     OpenInts list;
     for (const Value& part : parts) {
       const auto more = open_list_of(part);
-      if (!more) return Value();  // of numbers with an unknown one among them
+      if (!more) return Value();  // numbers with an unknown number among them
       list.insert(list.end(), more->begin(), more->end());
       if (list.size() > max_list) return Error(Errc::limit, "a list has more than 65536 elements");
     }
@@ -341,7 +341,7 @@ Result<Value> Expression::evaluate(const Scope& scope) const {
     }
     case Kind::index: {
       STELE_TRY_ASSIGN(const Value at, operands[1].evaluate(scope));
-      if (operands[0].kind == Kind::name) {  // without a copy of the list
+      if (operands[0].kind == Kind::name) {  // avoids a copy of the list
         STELE_TRY_ASSIGN(const Value* const list, scope.find(operands[0].text));
         return element(*list, at);
       }

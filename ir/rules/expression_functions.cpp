@@ -13,9 +13,9 @@ namespace {
 
 using Value = ExpressionValue;
 
-using Integer = std::optional<std::int64_t>;  // nullopt: not known
+using Integer = std::optional<std::int64_t>;  // nullopt: unknown
 
-/// A function of values that are given. Those that are not `partial` get no unknown integers, either.
+/// A function of known values. Unless it is `partial`, it accepts no unknown integers either.
 struct Function {
   std::string_view name;
   std::size_t operands;
@@ -39,7 +39,7 @@ Result<std::int64_t> integer(const Value& value) {
 Result<std::size_t> list_size(const Value& value) {
   STELE_TRY_ASSIGN(const std::int64_t n, integer(value));
   if (n >= 0 && static_cast<std::uint64_t>(n) <= max_list) return static_cast<std::size_t>(n);
-  return Error(Errc::limit, "a list has fewer than 0 or more than 65536 elements").found(std::to_string(n));
+  return Error(Errc::limit, "the list length is outside 0..65536").found(std::to_string(n));
 }
 
 Result<Value> call_size(const std::vector<Value>& v) {
@@ -131,7 +131,7 @@ Result<Value> call_sorted(const std::vector<Value>& v) {
   std::sort(out.begin(), out.end());
   return Value(std::move(out));
 }
-/// terms(equation): what stands between "," and "->", without blanks.
+/// terms(equation): returns the text between "," and "->", without blanks.
 Result<Value> call_terms(const std::vector<Value>& v) {
   const auto* text = std::get_if<std::string>(&v[0]);
   if (text == nullptr) return bad_operands("terms", v[0]);
@@ -145,7 +145,7 @@ Result<Value> call_terms(const std::vector<Value>& v) {
   }
   return Value(std::move(out));
 }
-/// labels(term, rank): a name for each axis; those that "..." stands for have numbers, counted from the last.
+/// labels(term, rank): returns a name for each axis. The axes that "..." represents get numbers, counted from the last.
 Result<Value> call_labels(const std::vector<Value>& v) {
   const auto* term = std::get_if<std::string>(&v[0]);
   if (term == nullptr) return bad_operands("labels", v[0]);
@@ -165,7 +165,7 @@ Result<Value> call_labels(const std::vector<Value>& v) {
   return Value(std::move(out));
 }
 
-/// axes(list, rank): negative axes count from the end.
+/// axes(list, rank): returns axes from 0. Negative axes count from the end.
 Result<Value> call_axes(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(Ints out, ints(v[0]));
   STELE_TRY_ASSIGN(const std::int64_t rank, integer(v[1]));
@@ -180,7 +180,7 @@ Result<Value> call_axes(const std::vector<Value>& v) {
   if (!is_list(v[0])) return Value(out.front());
   return Value(std::move(out));
 }
-/// without(list, axes), with(list, axes, value): extents of reductions.
+/// without(list, axes), with(list, axes, value): return the extents of reductions.
 Result<Value> call_without(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(const OpenInts list, extents(v[0]));
   STELE_TRY_ASSIGN(const Ints axes, ints(v[1]));
@@ -203,7 +203,7 @@ Result<Value> call_with(const std::vector<Value>& v) {
   }
   return value_of(std::move(list));
 }
-/// inserted(list, axes): extents of 1 at these axes of the result.
+/// inserted(list, axes): inserts extents of 1 at these axes of the result.
 Result<Value> call_inserted(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(OpenInts list, extents(v[0]));
   STELE_TRY_ASSIGN(Ints axes, ints(v[1]));
@@ -214,7 +214,7 @@ Result<Value> call_inserted(const std::vector<Value>& v) {
   }
   return value_of(std::move(list));
 }
-/// picked(list, positions).
+/// picked(list, positions): returns the elements at the positions.
 Result<Value> call_picked(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(const OpenInts list, extents(v[0]));
   STELE_TRY_ASSIGN(const Ints positions, ints(v[1]));
@@ -225,7 +225,7 @@ Result<Value> call_picked(const std::vector<Value>& v) {
   }
   return value_of(std::move(out));
 }
-/// pairs(list): [b0, b1, e0, e1] becomes [b0, e0, b1, e1].
+/// pairs(list): returns [b0, e0, b1, e1] for [b0, b1, e0, e1].
 Result<Value> call_pairs(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(const OpenInts list, extents(v[0]));
   if (list.size() % 2 != 0) return bad_operands("pairs", v[0]);
@@ -236,7 +236,7 @@ Result<Value> call_pairs(const std::vector<Value>& v) {
   }
   return value_of(std::move(out));
 }
-/// opened(shape): an extent that is not known becomes -1; unknown if there are two.
+/// opened(shape): replaces an unknown extent by -1. The result is unknown if the shape has two.
 Result<Value> call_opened(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(OpenInts out, extents(v[0]));
   std::size_t count = 0;
@@ -247,7 +247,7 @@ Result<Value> call_opened(const std::vector<Value>& v) {
   }
   return count > 1 ? Value() : value_of(std::move(out));
 }
-/// copied(shape, from): a 0 becomes the extent of `from` at that axis.
+/// copied(shape, from): replaces a 0 by the extent of `from` at that axis.
 Result<Value> call_copied(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(OpenInts out, extents(v[0]));
   STELE_TRY_ASSIGN(const OpenInts from, extents(v[1]));
@@ -258,7 +258,7 @@ Result<Value> call_copied(const std::vector<Value>& v) {
   }
   return value_of(std::move(out));
 }
-/// solved(shape, count): -1 becomes the extent that gives this number of elements.
+/// solved(shape, count): replaces -1 by the extent that gives this number of elements.
 Result<Value> call_solved(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(OpenInts out, extents(v[0]));
   const auto rest = std::find(out.begin(), out.end(), -1);
@@ -271,7 +271,7 @@ Result<Value> call_solved(const std::vector<Value>& v) {
   *rest = known_product ? Integer(*count / *product) : Integer();
   return value_of(std::move(out));
 }
-/// bits(positions): a mask.
+/// bits(positions): returns a mask with the bits at the positions.
 Result<Value> call_bits(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(const Ints positions, ints(v[0]));
   std::int64_t mask = 0;
@@ -282,27 +282,27 @@ Result<Value> call_bits(const std::vector<Value>& v) {
   return Value(mask);
 }
 
-/// One axis of a slice of ONNX, as a slice with a positive step of the axis or its reverse.
+/// One axis of an ONNX slice, expressed with a positive step on the axis or on the reversed axis.
 struct SliceAxis {
   std::int64_t begin = 0, end = 0, step = 1;
-  Integer extent{};      // of the result
-  bool open_end = true;  // the end is that of the axis
+  Integer extent{};      // extent of the result
+  bool open_end = true;  // the slice ends at the end of the axis
   bool reversed = false;
 };
 
-/// nullopt: it depends on the extent, which is not known.
+/// Returns nullopt if the result depends on an unknown extent.
 std::optional<SliceAxis> slice_axis(Integer open_extent, std::int64_t begin, std::int64_t end, std::int64_t step) {
   SliceAxis to{.begin = begin, .end = end, .step = std::abs(step), .reversed = step < 0};
   constexpr std::int64_t far = std::numeric_limits<std::int32_t>::max();
   if (!open_extent) {
-    if (to.step > far) return std::nullopt;  // libnd4j's own arithmetic overflows
+    if (to.step > far) return std::nullopt;  // libnd4j's arithmetic would overflow
     to.open_end = step > 0 ? end >= far : end <= -far;
     if (step < 0 && !((begin == -1 || begin >= far) && to.open_end)) return std::nullopt;
     if (step < 0) to.begin = 0;
     return to;
   }
   const std::int64_t extent = *open_extent;
-  to.step = std::min(to.step, std::max<std::int64_t>(extent, 1));  // a longer one takes the first element alone, too
+  to.step = std::min(to.step, std::max<std::int64_t>(extent, 1));  // a longer step, too, takes only the first element
   const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
   const auto place = [&](std::int64_t p) {
     return std::clamp(p < 0 ? std::max(p, -extent - 1) + extent : p, low, high);
@@ -318,7 +318,7 @@ std::optional<SliceAxis> slice_axis(Integer open_extent, std::int64_t begin, std
   return to;
 }
 
-/// Operands: shape, axes, starts, ends, steps. Returns one entry for each axis of the tensor.
+/// The operands are shape, axes, starts, ends and steps. Returns an entry for each axis of the tensor.
 Result<std::optional<std::vector<SliceAxis>>> slice_axes(const std::vector<Value>& v) {
   if (std::any_of(v.begin() + 1, v.end(), open)) return std::optional<std::vector<SliceAxis>>();
   STELE_TRY_ASSIGN(const OpenInts shape, extents(v[0]));
@@ -374,7 +374,7 @@ Result<Value> call_slice_shape(const std::vector<Value>& v) {
   return sliced_axes(v, [](OpenInts& out, const SliceAxis& a, std::int64_t) { out.push_back(a.extent); });
 }
 
-/// index(list, value): the position of the value; -1: the list, or text, does not have it.
+/// index(list, value): returns the position of the value, or -1 if the list or string does not contain it.
 Result<Value> call_index(const std::vector<Value>& v) {
   if (const auto* text = std::get_if<std::string>(&v[0]), *part = std::get_if<std::string>(&v[1]); text && part) {
     const std::size_t at = text->find(*part);
@@ -409,7 +409,7 @@ Result<Value> call_sqrt(const std::vector<Value>& v) {
   if (const auto reals = list_of<double>(v[0]); reals && reals->size() == 1) return Value(std::sqrt(reals->front()));
   return bad_operands("sqrt", v[0]);
 }
-/// broadcast(a, b): the shape of an elementwise operation.
+/// broadcast(a, b): returns the shape of an elementwise operation.
 Result<Value> call_broadcast(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(OpenInts a, extents(v[0]));
   STELE_TRY_ASSIGN(OpenInts b, extents(v[1]));
@@ -420,7 +420,7 @@ Result<Value> call_broadcast(const std::vector<Value>& v) {
     if (a[i] == 1) {
       a[i] = b[i];
     } else if (!a[i] || !b[i]) {
-      a[i] = !a[i] ? b[i] : a[i];  // the other is 1 or the same
+      a[i] = !a[i] ? b[i] : a[i];  // the unknown extent is 1 or equal
     } else {
       return Error(Errc::shape_mismatch, "two shapes do not broadcast").expected(to_text(v[0])).found(to_text(v[1]));
     }
@@ -473,7 +473,7 @@ Result<Value> call_function(std::string_view name, const std::vector<Value>& ope
   const auto found = std::find_if(functions.begin(), functions.end(),
                                   [&](const Function& f) { return f.name == name && f.operands == operands.size(); });
   if (found == functions.end()) {
-    return Error(Errc::missing, "there is no such function")
+    return Error(Errc::missing, "no function has this name and number of operands")
         .path(name)
         .found(std::to_string(operands.size()) + " operands");
   }

@@ -12,8 +12,8 @@ namespace stele::inline v0::detail::ir {
 namespace {
 
 constexpr int max_depth = 64;
-/// Maximum number of operands and operators of a text: an expression is evaluated and freed as deep as its chains are
-/// long.
+/// Maximum number of operands and operators of an expression: bounds the stack, because evaluation and destruction
+/// recurse along chains of operators.
 constexpr std::size_t max_parts = 2000;
 
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }

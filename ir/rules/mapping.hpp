@@ -1,4 +1,4 @@
-// Declarations of mappings, parsed.
+// Parsed declarations of mappings.
 #pragma once
 
 #include <cstdint>
@@ -39,30 +39,30 @@ struct Rule {
     flatten_dims,
   };
   Kind kind = Kind::value_mapping;
-  std::vector<std::pair<std::string, std::string>> names{};  // DL4J's, the framework's; sorted
-  /// transformerArgs by key: names and values.
+  std::vector<std::pair<std::string, std::string>> names{};  // pairs of DL4J's name and the framework's name, sorted
+  /// transformerArgs by key: lists of names and values.
   std::map<std::string, std::vector<std::pair<std::string, ExpressionValue>>> arguments{};
 };
 
 struct Declaration {
   struct Port {
     std::string name;
-    bool optional = false, rest = false;  // rest: any number of tensors, a list
+    bool optional = false, rest = false;  // rest: takes any number of tensors, as a list
   };
   struct Named {
     std::string name;
-    std::optional<Expression> value{};  // none: required
+    std::optional<Expression> value{};  // empty: required
   };
   std::string domain, op;
   std::int64_t since = 0, until = 0;
-  std::string op_name;  // DL4J's; empty: steps
+  std::string op_name;  // DL4J's operator; empty if the declaration has steps
   std::vector<Rule> rules;
   std::map<std::int64_t, std::int64_t> index_overrides;
   std::vector<Port> inputs, outputs;
   std::vector<Named> attributes, defines;
-  std::vector<std::pair<std::string, Expression>> requirements;  // with their text
+  std::vector<std::pair<std::string, Expression>> requirements;  // each with its text
   std::vector<Step> steps;
-  std::vector<Named> shapes, dtypes, elements;  // of outputs
+  std::vector<Named> shapes, dtypes, elements;  // for the outputs
 };
 
 }  // namespace stele::inline v0::detail::ir

@@ -1,4 +1,4 @@
-// Files of mapping rules.
+// Reads files of mapping rules.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -23,7 +23,7 @@ struct RuleName {
   std::string_view name;
   Kind kind;
 };
-/// Those of DL4J's files.
+/// The names of rules in DL4J's files.
 constexpr std::array<RuleName, 26> rule_names = {{
     {"ndarraymapping", Kind::ndarray_mapping},
     {"multiinputindex", Kind::multi_input_index},
@@ -73,7 +73,7 @@ ExpressionValue value_of(const proto::ArgDescriptor& from) {
     case proto::ArgDescriptor::BOOL:
       return from.boolvalue();
     case proto::ArgDescriptor::DATA_TYPE:
-      return std::int64_t{from.datatypevalue()};  // DataType has ONNX's numbers
+      return std::int64_t{from.datatypevalue()};  // DataType uses ONNX's numbers
     case proto::ArgDescriptor::STRING:
       return from.stringvalue();
     default:
@@ -86,7 +86,7 @@ Result<Rule> rule_of(const proto::MapperDeclaration& declaration, const proto::M
   const auto found =
       std::find_if(rule_names.begin(), rule_names.end(), [&](const RuleName& r) { return r.name == from.rulename(); });
   if (found == rule_names.end()) {
-    return in(declaration, Error(Errc::unsupported, "stele does not know this kind of rule"), from.rulename());
+    return in(declaration, Error(Errc::unsupported, "stele does not support this kind of rule"), from.rulename());
   }
   rule.kind = found->kind;
   for (const auto& [theirs, framework] : from.inputtooutput()) rule.names.emplace_back(theirs, framework);
@@ -96,7 +96,7 @@ Result<Rule> rule_of(const proto::MapperDeclaration& declaration, const proto::M
     for (const auto& argument : arguments.transformerargs()) list.emplace_back(argument.name(), value_of(argument));
   }
   if (rule.kind != Kind::constant) return rule;
-  // DL4J's files have one key, "value", with the names in the descriptors.
+  // DL4J's files use one key, "value", and store the argument names in the descriptors.
   std::map<std::string, std::vector<std::pair<std::string, ExpressionValue>>> by_name;
   for (auto& [key, list] : rule.arguments) {
     for (auto& [name, value] : list) by_name[name.empty() ? key : name].emplace_back(name, std::move(value));
@@ -105,7 +105,7 @@ Result<Rule> rule_of(const proto::MapperDeclaration& declaration, const proto::M
   return rule;
 }
 
-/// Splits "name = EXPRESSION"; without "=", a name alone if `alone`.
+/// Splits "name = EXPRESSION". Accepts a name without "=" if `alone` is true.
 Result<Declaration::Named> named_of(const proto::MapperDeclaration& declaration, const std::string& text, bool alone) {
   Declaration::Named named;
   std::size_t at = text.find('=');
@@ -134,13 +134,13 @@ Result<Declaration> declaration_of(const proto::MapperDeclaration& from) {
   Declaration to;
   to.domain = from.domain() == "ai.onnx" ? "" : from.domain();
   to.op = from.inputframeworkopname();
-  if (to.op.empty()) return Error(Errc::malformed, "a declaration names no operator of the framework");
+  if (to.op.empty()) return Error(Errc::malformed, "a declaration does not name an operator of the framework");
   if (!detail::json::valid_utf8(to.op)) return Error(Errc::malformed, "the name of an operator is not UTF-8");
   to.since = from.sinceversion();
   to.until = from.untilversion();
   to.op_name = from.opname();
   if (to.op_name.empty() == (from.step_size() == 0)) {
-    return in(from, Error(Errc::malformed, "a declaration has either opName or steps"));
+    return in(from, Error(Errc::malformed, "a declaration must have either opName or steps"));
   }
   for (const auto& rule : from.rule()) {
     STELE_TRY_ASSIGN(Rule r, rule_of(from, rule));
@@ -191,7 +191,7 @@ Result<Declarations> declarations_of(const proto::MappingDefinitionSet& set) {
   const auto twice =
       std::adjacent_find(all.begin(), all.end(), [](const auto& a, const auto& b) { return key_of(*a) == key_of(*b); });
   if (twice != all.end()) {
-    return Error(Errc::duplicate, "two declarations are for one operator and version").path((*twice)->op);
+    return Error(Errc::duplicate, "two declarations apply to the same operator and version").path((*twice)->op);
   }
   return all;
 }
@@ -200,7 +200,7 @@ Result<Declarations> declarations_of(const proto::MappingDefinitionSet& set) {
 
 namespace detail {
 
-/// data/FOLDER/*.pbtxt, encoded.
+/// data/FOLDER/*.pbtxt, encoded in protobuf's binary format.
 extern const std::span<const unsigned char> onnx_mappings, tensorflow_mappings, nd4j_mappings;
 
 }  // namespace detail
@@ -248,7 +248,7 @@ Result<MappingSet> MappingSet::open(const Input& input) {
 
 void MappingSet::add(const MappingSet& rules) {
   Declarations all;
-  // set_union takes the first of two with one key.
+  // set_union takes the first of two declarations with the same key.
   std::set_union(rules.declarations_.begin(), rules.declarations_.end(), declarations_.begin(), declarations_.end(),
                  std::back_inserter(all), before);
   declarations_ = std::move(all);

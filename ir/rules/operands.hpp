@@ -1,4 +1,4 @@
-// Operands of operators and functions of expressions.
+// Operands of the operators and functions in expressions.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@ namespace stele::inline v0::detail::ir {
 
 Error bad_operands(std::string_view what, const ExpressionValue& a, const ExpressionValue& b = {});
 
-/// Computes + - * / or %; integers round down, and are unknown if an operand is. Errors: invalid_argument (overflow,
-/// division by 0).
+/// Computes + - * / or %. Integers round down. The result is unknown if an operand is unknown. Errors: invalid_argument
+/// (overflow, division by 0).
 Result<std::optional<std::int64_t>> arithmetic(char op, std::optional<std::int64_t> a, std::optional<std::int64_t> b);
 Result<double> arithmetic(char op, double a, double b);
 
-/// Returns a list, or a list of one element. nullopt: the value is of another type.
+/// Returns a list, or one value as a list with one element. Returns nullopt for a value of another type.
 template <class T>
 std::optional<std::vector<T>> list_of(const ExpressionValue& value) {
   if (const auto* list = std::get_if<std::vector<T>>(&value)) return *list;
@@ -28,26 +28,27 @@ std::optional<std::vector<T>> list_of(const ExpressionValue& value) {
     if (const auto* b = std::get_if<bool>(&value)) return Ints{*b ? 1 : 0};
     if (const auto* list = std::get_if<Reals>(&value); list != nullptr && list->empty()) return Ints{};
   }
-  // An empty list has any type.
+  // An empty list matches any type.
   if (const auto* list = std::get_if<Ints>(&value); list != nullptr && list->empty()) return std::vector<T>();
   return std::nullopt;
 }
 
-/// Returns a list of integers, or one integer as a list. nullopt: the value is of another type.
+/// Returns a list of integers, or one integer as a list. Returns nullopt for a value of another type.
 std::optional<OpenInts> open_list_of(const ExpressionValue& value);
 
-/// Returns the elements as one list. Integers become doubles beside doubles. Unknown if one of them is.
+/// Returns the elements of all parts as one list. Integers become doubles if the list has doubles. The result is
+/// unknown if a part is unknown.
 Result<ExpressionValue> joined(const std::vector<ExpressionValue>& parts);
 
-/// resize_positions(numbers, names), resize_weights(numbers, names): for each element of the result, the elements of an
-/// axis that it is interpolated from, and their weights. numbers: [extent, extent of the result, scale, roi's start and
-/// end, cubic_coeff_a, exclude_outside, antialias]; names: [mode, coordinate_transformation_mode, nearest_mode], as
-/// ONNX's Resize has them. Errors: invalid_argument, limit.
+/// Implement resize_positions(numbers, names) and resize_weights(numbers, names): for each element of the result,
+/// return the positions on an axis from which it is interpolated, and their weights. numbers: [extent, extent of the
+/// result, scale, start and end of roi, cubic_coeff_a, exclude_outside, antialias]; names: [mode,
+/// coordinate_transformation_mode, nearest_mode], as in ONNX's Resize. Errors: invalid_argument, limit.
 Result<ExpressionValue> resize_positions(const std::vector<ExpressionValue>& operands);
 Result<ExpressionValue> resize_weights(const std::vector<ExpressionValue>& operands);
 
-/// Calls a function of plain values. Unknown if an operand is. Errors: missing (there is no such function), those of
-/// the function.
+/// Calls a function of plain values. The result is unknown if an operand is unknown. Errors: missing (the function does
+/// not exist), and those of the function.
 Result<ExpressionValue> call_function(std::string_view name, const std::vector<ExpressionValue>& operands);
 
 }  // namespace stele::inline v0::detail::ir

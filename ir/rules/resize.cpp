@@ -1,4 +1,4 @@
-// Interpolation along an axis, by ONNX's Resize (https://onnx.ai/onnx/operators/onnx__Resize.html).
+// Interpolation along an axis as in ONNX's Resize (https://onnx.ai/onnx/operators/onnx__Resize.html).
 #include <algorithm>
 #include <cmath>
 
@@ -36,7 +36,7 @@ Result<Axis> axis_of(const std::vector<Value>& operands) {
   return axis;
 }
 
-/// Returns the coordinate of an element of the result in the tensor.
+/// Returns the coordinate in the input for an element of the result.
 Result<double> coordinate(const Axis& a, double x) {
   const double length = a.scale * a.from;
   const bool one = length == 1;
@@ -68,7 +68,7 @@ double cubic(double a, double distance) {
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
-/// Adds the neighbours of one coordinate. The number of them is the same for all.
+/// Adds the neighbors of one coordinate. Each coordinate has the same number of neighbors.
 Status add_taps(const Axis& a, double x, Taps& to) {
   if (a.mode == "nearest") {
     STELE_TRY_ASSIGN(const double at, nearest(a, x));
@@ -80,7 +80,7 @@ Status add_taps(const Axis& a, double x, Taps& to) {
   if (!linear && a.mode != "cubic") return Error(Errc::invalid_argument, "Resize has no such mode").found(a.mode);
   const double scale = a.antialias ? std::min(a.scale, 1.0) : 1;
   const double radius = linear ? 1 : 2;
-  // An integer coordinate is the last of its left neighbours.
+  // For an integer coordinate, the left neighbor is the element before it.
   const double floor = std::floor(x) == x ? x - 1 : std::floor(x);
   const double ratio = x - floor;
   const auto first = static_cast<std::int64_t>(std::floor(-radius / scale) + 1);

@@ -20,7 +20,7 @@ constexpr std::uint32_t dtype = 1, shape = 2, content = 4, float_val = 5, double
                         scomplex_val = 9, int64_val = 10, bool_val = 11, dcomplex_val = 12, half_val = 13,
                         uint32_val = 16, uint64_val = 17, float8_val = 18;
 }
-constexpr std::uint32_t dim_field = 2, size_field = 1;  // of the shape
+constexpr std::uint32_t dim_field = 2, size_field = 1;  // field numbers in the shape
 
 constexpr LeafOps listed_ops{.read = Listed::read};
 
@@ -32,7 +32,7 @@ bool is_fixed(std::uint32_t number) noexcept {
   return number == field::float_val || number == field::double_val || number == field::scomplex_val ||
          number == field::dcomplex_val || number == field::float8_val;
 }
-/// Returns the field with the elements of a dtype.
+/// Returns the number of the field that stores the elements of a dtype.
 std::uint32_t field_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::f32:
@@ -90,7 +90,7 @@ struct Constants::Parsed {
   std::uint64_t code = 0;
   std::vector<Extent> shape;
   std::optional<Place> content;
-  std::vector<std::pair<std::uint32_t, Place>> values;  // fields with elements
+  std::vector<std::pair<std::uint32_t, Place>> values;  // fields that contain elements
   std::vector<std::string> strings;
 };
 
@@ -113,7 +113,7 @@ Status Constants::parse(Place place, Parsed& to) {
         to.code = field.number();
         return {};
       case field::shape:
-        if (!field.has_length()) return bad("the shape of a tensor is no message", place);
+        if (!field.has_length()) return bad("the shape of a tensor is not a message", place);
         return each(field.message(), [&](Fields& shape) -> Status {
           if (shape.field() != dim_field || !shape.has_length()) return {};
           STELE_TRY(spend(3 * sizeof(Extent)));
@@ -166,7 +166,7 @@ Result<Constants::Tensor> Constants::read(Place place) {
           .expected("field " + std::to_string(field_of(tensor.dtype)))
           .found("field " + std::to_string(number));
     }
-    STELE_TRY(in.skip(where.begin - in.position()));  // they are in the file's order
+    STELE_TRY(in.skip(where.begin - in.position()));  // the fields are in the order of the file
     Fields fields(in, where.end);
     STELE_TRY(fields.next());
     const bool truth = number == field::bool_val;
@@ -202,7 +202,7 @@ Result<Constants::Tensor> Constants::read(Place place) {
     }
   }
   if (listed.bytes.size() % listed.unit != 0 || listed.bytes.size() > *bytes) {
-    return bad("a tensor has other elements than its dtype and shape tell", place)
+    return bad("the elements of a tensor do not match its dtype and shape", place)
         .expected("at most " + std::to_string(*bytes) + " bytes")
         .found(std::to_string(listed.bytes.size()));
   }
@@ -215,9 +215,9 @@ Result<std::vector<std::string>> Constants::strings(Place place) {
   STELE_TRY(parse(place, parsed));
   const auto count = element_count(parsed.shape);
   if (parsed.code != detail::tensorflow::string_code || !count || parsed.strings.size() > *count) {
-    return bad("a list of names is no tensor of strings", place);
+    return bad("a list of names is not a tensor of strings", place);
   }
-  // As of numbers, the last stands for all that follow.
+  // As for numbers, the last string fills the remaining elements.
   const std::string last = parsed.strings.empty() ? std::string() : parsed.strings.back();
   STELE_TRY(spend(add_scaled(0, *count - parsed.strings.size(), sizeof(std::string) + 2 * last.size())));
   parsed.strings.resize(static_cast<std::size_t>(*count), last);

@@ -1,4 +1,4 @@
-// Tensors that are in the graph itself: TensorProto of tensorflow/core/framework/tensor.proto.
+// Tensors that are stored in the graph itself: TensorProto of tensorflow/core/framework/tensor.proto.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace stele::inline v0::detail::ir::tensorflow {
 
-/// Elements that are written one by one. The last stands for all that follow; none at all: zeros.
+/// Elements that are stored one by one. The last element fills the rest of the tensor. Without elements, the tensor is
+/// 0.
 struct Listed {
   std::vector<std::byte> bytes;
   std::size_t unit = 1;
@@ -23,10 +24,10 @@ struct Listed {
                      ReadContext& context);
 };
 
-/// Reads tensors of a file. Owns what their leaves point to.
+/// Reads tensors of a file. Owns the data that their leaves refer to.
 class Constants {
  public:
-  /// `memory` outlives the reading, not the leaves.
+  /// `memory` must outlive the reads. The leaves do not use it.
   Constants(SourcePtr source, IndexBudget& memory) : source_(std::move(source)), memory_(&memory) {}
 
   struct Tensor {
@@ -35,7 +36,7 @@ class Constants {
     std::uint64_t bytes = 0;
     Provider provider;
   };
-  /// Errors: unsupported (strings, handles, dtypes that stele does not have), malformed, limit, io.
+  /// Reads a tensor. Errors: unsupported (strings, handles, dtypes that stele does not have), malformed, limit, io.
   Result<Tensor> read(Place place);
   /// Returns the elements of a tensor of strings. Errors: malformed, limit, io.
   Result<std::vector<std::string>> strings(Place place);

@@ -17,12 +17,12 @@ namespace stele::inline v0::detail::ir::tensorflow {
 
 namespace {
 
-/// Their outputs are their inputs: a resource stands for the variable's tensor.
+/// Operators whose outputs are their inputs. The resource of a variable represents the variable's tensor.
 constexpr std::array<std::string_view, 9> aliases = {
     "Identity", "IdentityN",         "ReadVariableOp",         "StopGradient", "PreventGradient",
     "Snapshot", "DisableCopyOnRead", "PlaceholderWithDefault", "CheckNumerics"};
 constexpr std::array<std::string_view, 2> calls = {"PartitionedCall", "StatefulPartitionedCall"};
-/// Control flow of TensorFlow 1: conditions and loops are cycles of these.
+/// Control flow of TensorFlow 1: conditions and loops consist of these operators.
 constexpr std::array<std::string_view, 12> branches = {"Switch",   "RefSwitch", "_SwitchN",      "Merge",
                                                        "RefMerge", "Enter",     "RefEnter",      "Exit",
                                                        "RefExit",  "LoopCond",  "NextIteration", "RefNextIteration"};
@@ -31,18 +31,18 @@ constexpr std::array<std::string_view, 7> structured = {"While", "StatelessWhile
 struct Call;
 
 struct State {
-  bool open = true;                    // on the way to it; false: done
-  std::uint32_t node = no_index;       // of the flat graph
-  std::vector<std::string> outputs{};  // of others: names of the flat graph
+  bool open = true;                    // true until the node is imported
+  std::uint32_t node = no_index;       // index in the flat graph
+  std::vector<std::string> outputs{};  // names in the flat graph, for nodes that have no index
   std::unique_ptr<Call> callee{};
   const Declaration* declaration = nullptr;
 };
 
-/// A body that is being expanded; the graph itself is the outermost.
+/// A body that is being expanded. The outermost body is the graph.
 struct Call {
   const Body* body = nullptr;
   std::string prefix{};
-  std::vector<std::string> arguments{};  // names of the flat graph
+  std::vector<std::string> arguments{};  // names in the flat graph
   int depth = 0;
   std::unordered_map<std::uint32_t, State> states{};
 };
@@ -79,20 +79,20 @@ class Flattener {
   struct Frame {
     Call* call;
     std::uint32_t node;
-    std::size_t next = 0;  // input, then result of the callee
+    std::size_t next = 0;  // index of the next input, or of the next result of the callee
   };
 
   Status spend(std::uint64_t parts, std::uint64_t bytes) {
     parts_ += parts;
     if (parts_ > max_parts_) {
-      return Error(Errc::limit, "the calls of functions make too many nodes")
+      return Error(Errc::limit, "function calls expand to too many nodes")
           .expected("at most " + std::to_string(max_parts_) + " nodes and inputs");
     }
     if (memory_.take(bytes)) return {};
     return index_error("the model's graph needs more memory than the file's size allows");
   }
 
-  /// Imports what a tensor of the graph needs, and returns the tensor's name in the flat one.
+  /// Imports the nodes that a tensor of the graph needs, and returns the tensor's name in the flat graph.
   Result<std::string> reach(const std::string& tensor) {
     STELE_TRY_ASSIGN(const Reference ref, reference_of(tensor));
     const auto place = graph_.main.places.find(ref.node);
@@ -106,7 +106,7 @@ class Flattener {
   Status add_output(const std::string& text) {
     const std::string name = text.ends_with(":0") ? text.substr(0, text.size() - 2) : text;
     STELE_TRY_ASSIGN(std::string reached, reach(name));
-    if (reached != name) {  // an argument, a constant, the result of a call: a name of its own
+    if (reached != name) {  // an argument, a constant or the result of a call needs a node with the output's name
       model::Node node;
       node.name = node.op = "Identity";
       node.inputs = {std::move(reached)};
@@ -141,7 +141,7 @@ class Flattener {
   static Result<std::uint32_t> place_of(const Body& body, const Reference& ref) {
     const auto place = body.places.find(ref.node);
     if (place != body.places.end()) return place->second;
-    return Error(Errc::malformed, "an input is no node of the graph").found(ref.node);
+    return Error(Errc::malformed, "the input does not name a node of the graph").found(ref.node);
   }
   static std::size_t argument_of(const Body& body, const Reference& ref) {
     if (!ref.port.empty() || ref.control || ref.index != 0) return body.inputs.size();
@@ -149,7 +149,8 @@ class Flattener {
     return found != body.arguments.end() ? found->second : body.inputs.size();
   }
 
-  /// Imports a node and what it needs, in order. Keeps no call on the machine's stack for an input.
+  /// Imports a node after the nodes that it needs. Does not recurse for inputs, so that long chains do not overflow the
+  /// stack.
   Status visit(Call& call, std::uint32_t node) {
     std::vector<Frame> frames;
     STELE_TRY(enter(call, node, frames));
@@ -221,10 +222,10 @@ class Flattener {
     return {};
   }
 
-  /// All inputs of the node are there.
+  /// Imports a node whose inputs are already imported.
   Status finish(Call& call, std::uint32_t at, const NodeDef& def, State& state) {
     if (def.op == "Placeholder" || def.op == "PlaceholderV2") {
-      if (&call != &main_) return Error(Errc::malformed, "a function has an input of the graph");
+      if (&call != &main_) return Error(Errc::malformed, "a function contains a placeholder");
       inputs_.push_back(at);
       state.outputs = {def.name};
       return {};
@@ -260,7 +261,7 @@ class Flattener {
 
   Status enter_function(const Call& call, const NodeDef& def, const Body& function, State& state) {
     if (call.depth == max_function_depth) {
-      return Error(Errc::limit, "functions call each other more than 32 deep, or themselves").found(function.name);
+      return Error(Errc::limit, "function calls are recursive or nested more than 32 deep").found(function.name);
     }
     auto callee = std::make_unique<Call>();
     callee->body = &function;
@@ -283,7 +284,7 @@ class Flattener {
     return {};
   }
 
-  /// Returns the tensors that a body returns.
+  /// Returns the names of the tensors that a body returns.
   Result<std::vector<std::string>> results(const Call& call) {
     std::vector<std::string> names;
     for (const std::string& output : call.body->outputs) {
@@ -295,7 +296,7 @@ class Flattener {
     return names;
   }
 
-  /// Returns the name of a tensor in the flat graph, where its node is already.
+  /// Returns the name of a tensor in the flat graph. Its node must be imported.
   Result<std::string> flat_name(const Call& call, const Reference& ref) {
     const std::size_t argument = argument_of(*call.body, ref);
     if (argument < call.arguments.size()) return call.arguments[argument];
@@ -318,7 +319,8 @@ class Flattener {
     return node.outputs[index];
   }
 
-  /// In the graph outputs have numbers; in functions, the names that the operator gives them, and numbers in lists.
+  /// Returns the index of an output. Graphs identify outputs by numbers; functions use the operator's output names,
+  /// with numbers in lists.
   Result<std::size_t> output_index(const NodeDef& def, const State& state, const Reference& ref) const {
     const auto index = static_cast<std::size_t>(ref.index);
     if (ref.port.empty()) return index;
@@ -344,7 +346,7 @@ class Flattener {
   Status constant(const Call& call, const NodeDef& def, State& state) {
     const auto* const place = std::get_if<Place>(find(def, "value"));
     if (place == nullptr) return Error(Errc::malformed, "a Const has no tensor");
-    // Calls share the constants of a function.
+    // The calls of a function share its constants.
     auto& known = constant_names_[place->begin];
     if (known.empty()) {
       auto tensor = constants_->read(*place);
@@ -374,7 +376,7 @@ class Flattener {
     return {};
   }
 
-  /// Adds a node that cannot be imported.
+  /// Adds a node that cannot be imported, with the reason.
   Status refuse(const Call& call, const NodeDef& def, State& state, std::string reason) {
     model::Node node;
     node.name = unique(call, def);
@@ -421,7 +423,7 @@ class Flattener {
     const bool declared = std::any_of(declaration.attributes.begin(), declaration.attributes.end(),
                                       [&](const auto& a) { return a.name == name; });
     if (type != nullptr) {
-      if (!declared) return;  // the dtypes of the inputs tell it
+      if (!declared) return;  // the dtypes of the inputs determine it
       to.value = onnx_code(*type);
     } else {
       std::visit(
@@ -433,13 +435,13 @@ class Flattener {
             }
           },
           value);
-      if (!declared && std::holds_alternative<std::monostate>(value)) return;  // lists of dtypes
+      if (!declared && std::holds_alternative<std::monostate>(value)) return;  // a list of dtypes
     }
     node.attributes.push_back(std::move(to));
   }
 
-  /// Adds a row for each node that only has to run before others and does something, and for each variable and constant
-  /// that no output needs.
+  /// Reports each node that has an effect and only has to run before other nodes, and each variable and constant that
+  /// no output needs.
   void report() {
     std::unordered_set<const NodeDef*> seen;
     while (!controls_.empty()) {
@@ -474,8 +476,8 @@ class Flattener {
   model::Graph out_;
   Call main_;
   std::unordered_map<std::string_view, const Body*> functions_;
-  std::unordered_set<std::string> names_, named_;                  // of the flat graph; outputs that are named
-  std::unordered_map<std::uint64_t, std::string> constant_names_;  // by the place of the tensor
+  std::unordered_set<std::string> names_, named_;                  // names in the flat graph; names of outputs
+  std::unordered_map<std::uint64_t, std::string> constant_names_;  // by the position of the tensor
   std::vector<std::uint32_t> inputs_;
   std::vector<std::pair<const Call*, std::string_view>> controls_;
   Assignments assignments_;

@@ -1,4 +1,4 @@
-// One graph without functions from a TensorFlow graph: what the wanted tensors need.
+// Converts a TensorFlow graph with functions to a single graph of the nodes that the outputs need.
 #pragma once
 
 #include <functional>
@@ -14,21 +14,21 @@
 
 namespace stele::inline v0::detail::ir::tensorflow {
 
-/// A variable's value; nullopt: it has none here.
+/// Returns a variable's value, or nullopt if it has none here.
 using FindVariable = std::function<Result<std::optional<Constants::Tensor>>(const std::string& node)>;
 
 struct FlattenOptions {
-  const MappingSet* mappings = nullptr;  // the names of operators' outputs
-  std::vector<std::string> inputs{};     // placeholders that are inputs even if nothing reads them
+  const MappingSet* mappings = nullptr;  // provide the names of operators' outputs
+  std::vector<std::string> inputs{};     // placeholders that are inputs even if no node reads them
   std::vector<std::string> outputs{};    // "node" or "node:1"
   FindVariable variable{};
-  std::function<std::shared_ptr<const void>()> owner{};  // of the variables' tensors
+  std::function<std::shared_ptr<const void>()> owner{};  // returns the owner of the variables' tensors
   Report* report = nullptr;
 };
 
-/// Expands calls, resolves names that stand for other tensors, sorts the nodes so that each follows its inputs, and
-/// leaves out what no output needs. A node that cannot be imported has the reason in Node::refused. Errors: malformed
-/// (a cycle, an input that does not exist), missing (an output), limit, those of the constants.
+/// Expands calls, resolves names that refer to other tensors, sorts the nodes so that each follows its inputs, and
+/// omits nodes that no output needs. For a node that cannot be imported, Node::refused contains the reason. Errors:
+/// malformed (a cycle, an input that does not exist), missing (an output), limit, and those of the constants.
 Result<model::Graph> flatten(const GraphDef& graph, const SourcePtr& source, IndexBudget& memory,
                              const FlattenOptions& options);
 

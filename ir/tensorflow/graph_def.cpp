@@ -23,15 +23,15 @@ constexpr std::uint32_t schema_version = 1, meta_graphs = 2;
 namespace meta_graph_field {
 constexpr std::uint32_t info = 1, graph_def = 2, saver_def = 3, signature_def = 5;
 }
-constexpr std::uint32_t tags_field = 4;     // of meta_graph_field::info
-constexpr std::uint32_t restore_field = 3;  // of meta_graph_field::saver_def
+constexpr std::uint32_t tags_field = 4;     // in meta_graph_field::info
+constexpr std::uint32_t restore_field = 3;  // in meta_graph_field::saver_def
 namespace signature_field {
 constexpr std::uint32_t inputs = 1, outputs = 2;
 }
 namespace graph_field {
 constexpr std::uint32_t node = 1, library = 2;
 }
-constexpr std::uint32_t function_field = 1;  // of graph_field::library
+constexpr std::uint32_t function_field = 1;  // in graph_field::library
 namespace function_def_field {
 constexpr std::uint32_t signature = 1, node = 3, ret = 4;
 }
@@ -54,7 +54,7 @@ class GraphDefReader {
       : in_(source), size_(source->size()), memory_(memory), to_(to) {}
 
   Status run() {
-    // SavedModel begins with a number; GraphDef has no field 1 that is one.
+    // A SavedModel begins with a number in field 1. In a GraphDef, field 1 is never a number.
     Fields fields(in_, size_);
     STELE_TRY_ASSIGN(const bool any, fields.next());
     if (!any) return Error(Errc::malformed, "the file is empty").offset(0);
@@ -75,7 +75,7 @@ class GraphDefReader {
     return index_error("the model's graph needs more memory than the file's size allows");
   }
 
-  /// Raises the budget for a field that becomes part of the structure. A longer one is a tensor.
+  /// Raises the budget for a field that becomes part of the structure. A longer field is a tensor.
   void admit(const Fields& in) {
     if (in.size() <= Cursor::max_taken_bytes) memory_.admit(in.end() - in.tag(), index_rate::index);
   }
@@ -93,7 +93,7 @@ class GraphDefReader {
     return {};
   }
 
-  /// Reads an entry of a map. The value is read where the entry has it: after the key.
+  /// Reads an entry of a map. The key must precede the value, because the value is read in place.
   template <class Take>
   Status entry(Fields& in, Take take) {
     STELE_TRY(expect_message(in));
@@ -114,7 +114,7 @@ class GraphDefReader {
   Status read_saved_model() {
     std::uint64_t begin = 0;
     bool tagged = false;
-    // The place of the graph to read: the first, or the first with the tag.
+    // Finds the graph to read: the first graph with the tag, or the first graph if none has it.
     STELE_TRY(each(Fields(in_, size_), [&](Fields& field) -> Status {
       if (field.field() != saved_model_field::meta_graphs || tagged) return {};
       STELE_TRY(expect_message(field));
@@ -173,7 +173,7 @@ class GraphDefReader {
         STELE_TRY(expect_message(value));
         STELE_TRY(spend(256));
         return each(value.message(), [&](Fields& info) -> Status {
-          if (info.field() != 1) return {};  // the name; other kinds of tensors have none
+          if (info.field() != 1) return {};  // the name; other kinds of tensors have no name
           STELE_TRY_ASSIGN(names[key], text(info));
           return {};
         });
@@ -192,14 +192,14 @@ class GraphDefReader {
     });
   }
 
-  /// Finds nodes by name, when all are there: a message that is in a file twice is read twice.
+  /// Maps names to nodes after all nodes are read, because a message that occurs twice in a file is read twice.
   Status index() {
     STELE_TRY(index(to_.main));
     std::unordered_set<std::string_view> names;
     STELE_TRY(spend(64 * to_.functions.size()));
     for (Body& function : to_.functions) {
       if (!names.insert(function.name).second) {
-        return Error(Errc::duplicate, "two functions have one name").path(function.name);
+        return Error(Errc::duplicate, "two functions have the same name").path(function.name);
       }
       STELE_TRY(index(function));
     }
@@ -211,7 +211,7 @@ class GraphDefReader {
     for (std::uint32_t i = 0; i < body.inputs.size(); ++i) body.arguments.try_emplace(body.inputs[i], i);
     for (std::uint32_t i = 0; i < body.nodes.size(); ++i) {
       if (!body.places.try_emplace(body.nodes[i].name, i).second) {
-        return Error(Errc::duplicate, "two nodes have one name").path(body.nodes[i].name);
+        return Error(Errc::duplicate, "two nodes have the same name").path(body.nodes[i].name);
       }
     }
     return {};
@@ -277,7 +277,7 @@ class GraphDefReader {
           return add_text(field, node.inputs);
         case node_field::attribute:
           return entry(field, [&](const std::string& key, Fields& value) -> Status {
-            if (key.starts_with('_')) return {};  // hints of compilers
+            if (key.starts_with('_')) return {};  // hints for compilers
             STELE_TRY(expect_message(value));
             STELE_TRY(spend(2 * sizeof(node.attributes[0]) + key.size()));
             AttributeValue& to = node.attributes.emplace_back(key, AttributeValue()).second;

@@ -19,14 +19,14 @@ namespace {
 namespace tf = detail::ir::tensorflow;
 using detail::tensorflow::open_bundle;
 
-/// The variables of a SavedModel. Its graph assigns them from a checkpoint: RestoreV2 reads tensors by their keys.
+/// The variables of a SavedModel. Its graph assigns them from a checkpoint, whose tensors RestoreV2 reads by key.
 class Variables {
  public:
   Variables(const tf::GraphDef& graph, const SourcePtr& graph_source, SourcePtr folder, const LoadOptions& options,
             detail::IndexBudget& memory)
       : graph_(graph), constants_(graph_source, memory), folder_(std::move(folder)), options_(options) {}
 
-  /// Returns a variable's value; nullopt: nothing assigns it, or the checkpoint does not have it.
+  /// Returns a variable's value, or nullopt if no node assigns it or the checkpoint does not have it.
   Result<std::optional<tf::Constants::Tensor>> find(const std::string& node) {
     if (!bundle_) STELE_TRY(open());
     using Found = std::optional<tf::Constants::Tensor>;
@@ -49,7 +49,7 @@ class Variables {
     auto opened = open_bundle(folder_, options_);
     if (!opened) return std::move(opened).error();
     bundle_ = *std::move(opened);
-    // TensorFlow 2 assigns them in a function, TensorFlow 1 in the graph.
+    // TensorFlow 2 assigns the variables in a function, TensorFlow 1 in the graph.
     const auto place = graph_.main.places.find(graph_.restore);
     if (place != graph_.main.places.end()) {
       const tf::NodeDef& call = graph_.main.nodes[place->second];
@@ -78,8 +78,8 @@ class Variables {
     return {};
   }
 
-  /// A tensor of the checkpoint. The part of it that a partition is, as RestoreV2 has it: "4 3 0,2:0,3" is the shape,
-  /// then start and length for each axis, or "-" for all of it.
+  /// A tensor of the checkpoint. For a partition, `slice` specifies its part of the tensor in RestoreV2's form: "4 3
+  /// 0,2:0,3" is the shape, then start and length for each axis, or "-" for a whole axis.
   struct Key {
     std::string name, slice;
   };
@@ -115,9 +115,9 @@ class Variables {
     return text.empty() ? std::optional(std::move(slice)) : std::nullopt;
   }
 
-  /// Returns the tensor of the checkpoint that a tensor is read from; nullopt: it is another one.
+  /// Returns the checkpoint's tensor from which a tensor is read, or nullopt if it is not read from the checkpoint.
   Result<std::optional<Key>> key_of(const tf::Body& body, std::string tensor) {
-    constexpr int max_nodes = 16;  // nodes between the two; TensorFlow writes one
+    constexpr int max_nodes = 16;  // nodes between the two tensors; TensorFlow writes one
     for (int i = 0; i < max_nodes; ++i) {
       STELE_TRY_ASSIGN(const tf::Reference ref, tf::reference_of(tensor));
       const auto place = body.places.find(ref.node);
@@ -136,7 +136,7 @@ class Variables {
     return std::optional<Key>();
   }
 
-  /// Returns the elements of a constant; nullptr: it is none.
+  /// Returns the elements of a string constant, or nullptr if the tensor is not a constant.
   Result<const std::vector<std::string>*> strings(const tf::Body& body, const std::string& tensor) {
     STELE_TRY_ASSIGN(const tf::Reference ref, tf::reference_of(tensor));
     const auto place = body.places.find(ref.node);
@@ -155,7 +155,7 @@ class Variables {
   SourcePtr folder_;
   const LoadOptions& options_;
   std::optional<detail::tensorflow::Bundle> bundle_;
-  std::unordered_map<std::string, Key> keys_;  // by node
+  std::unordered_map<std::string, Key> keys_;  // by the variable's node
   std::unordered_map<std::uint64_t, std::vector<std::string>> strings_;
 };
 

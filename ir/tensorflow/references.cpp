@@ -11,7 +11,7 @@ namespace stele::inline v0::detail::ir::tensorflow {
 
 namespace {
 
-/// Nodes that are never the result of a model.
+/// Operators whose outputs are never the result of a model.
 constexpr std::array<std::string_view, 8> no_results = {"NoOp",  "Assert",        "Const",   "Placeholder",
                                                         "Print", "PlaceholderV2", "PrintV2", "ControlTrigger"};
 
@@ -24,7 +24,7 @@ bool assigns(std::string_view op) noexcept {
 }
 
 bool Assignments::precede(const Body& body, const NodeDef& node, int depth) {
-  constexpr int max_depth = 64;  // control inputs of control inputs; beyond, the node counts as one of those
+  constexpr int max_depth = 64;  // longest chain of control inputs; a longer chain counts as an assignment
   for (const std::string& input : node.inputs) {
     const auto ref = reference_of(input);
     const auto place = ref && ref->control ? body.places.find(ref->node) : body.places.end();
@@ -51,7 +51,7 @@ Result<Reference> reference_of(std::string_view text) {
   const auto [stop, error] = std::from_chars(text.data() + last + 1, end, ref.index);
   if (error == std::errc() && stop == end && last + 1 < text.size()) return ref;
   if (last != first) return Error(Errc::malformed, "an input is not named as node:output:number").found(text);
-  ref.port = text.substr(first + 1);  // "node:output" of older files
+  ref.port = text.substr(first + 1);  // the form node:output in older files
   const bool named = !ref.port.empty() && std::isalpha(static_cast<unsigned char>(ref.port.front())) != 0;
   if (!named) return Error(Errc::malformed, "an input is not named as node:number").found(text);
   return ref;

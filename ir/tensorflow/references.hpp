@@ -1,4 +1,4 @@
-// Names of tensors in TensorFlow's graphs, and what kind of node an operator is.
+// Parses names of tensors in TensorFlow's graphs, and classifies operators.
 #pragma once
 
 #include <array>
@@ -14,26 +14,26 @@
 
 namespace stele::inline v0::detail::ir::tensorflow {
 
-/// The place of a tensor: "^node", "node", "node:1", "node:output:1".
+/// A reference to a tensor: "^node", "node", "node:1", "node:output:1".
 struct Reference {
   bool control = false;
-  std::string_view node, port;  // port: empty if there is none
+  std::string_view node, port;  // port: empty if not given
   std::uint64_t index = 0;
 };
-/// Errors: malformed.
+/// Parses a reference. Errors: malformed.
 Result<Reference> reference_of(std::string_view text);
 
-/// Returns the inputs of a graph that DL4J can have.
+/// Returns the inputs of a graph whose dtypes DL4J supports.
 std::vector<std::string> inputs_of(const GraphDef& graph);
-/// Returns the tensors of a graph that nothing reads.
+/// Returns the tensors of a graph that no node reads.
 std::vector<std::string> results_of(const GraphDef& graph);
 
 inline constexpr std::array<std::string_view, 3> variables = {"VarHandleOp", "VariableV2", "Variable"};
 
-/// Tells whether an operator changes or saves a variable.
+/// Returns true if an operator changes or saves a variable.
 bool assigns(std::string_view op) noexcept;
 
-/// Finds nodes that run after one that changes a variable: what they read is not the variable's value in the file.
+/// Finds nodes that run after a node that changes a variable: they do not read the variable's value in the file.
 class Assignments {
  public:
   bool precede(const Body& body, const NodeDef& node, int depth = 0);
