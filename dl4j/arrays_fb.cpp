@@ -215,7 +215,7 @@ Result<GraphArray> read_array(const stele_fb::Array& array, Dialect hint) {
   if (facts.bytes != stored_bytes) return wrong_length(facts.bytes, stored_bytes);
   const std::size_t size = element_size(facts.dtype);
   out.bytes.resize(bytes.size());
-  std::vector<std::uint64_t> strides(facts.shape.size(), 1);  // in the result
+  std::vector<std::uint64_t> strides(facts.shape.size(), 1);  // strides in the result
   for (std::size_t k = strides.size(); k-- > 1;) strides[k - 1] = strides[k] * facts.shape[k];
   for (std::uint64_t i = 0; i * size < bytes.size(); ++i) {
     std::uint64_t to = facts.axes.empty() ? i : 0;

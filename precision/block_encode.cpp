@@ -80,7 +80,8 @@ HWY_INLINE HWY_ATTR float first_zero(const float* x, float value) {
   return value;
 }
 
-// Returns the number of largest magnitude, with its sign. Of two, returns the first. Returns 0 if all are 0.
+// Returns the number of largest magnitude, with its sign. If two have equal magnitudes, returns the first. Returns 0 if
+// all are 0.
 template <std::size_t kCount>
 HWY_INLINE HWY_ATTR float extreme(const float* x) {
   const Range r = range<kCount>(x);
@@ -279,7 +280,7 @@ struct Tq2_0 {
   }
 };
 
-// Writes the codes of the nearest multiples e2m1_values * `d`. Of two equally near, the first is taken.
+// Writes the codes of the nearest multiples e2m1_values * `d`. If two are equally near, the first is taken.
 template <std::size_t kCount>
 HWY_INLINE HWY_ATTR void encode_e2m1(const float* HWY_RESTRICT x, float largest, float d, U8* HWY_RESTRICT codes) {
   if (largest > 24 * d || !std::isfinite(12 * d)) {

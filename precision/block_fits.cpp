@@ -86,7 +86,8 @@ struct Columns {
   HWY_INLINE HWY_ATTR VF at(std::size_t i) const { return load(x + i * lanes()); }
   HWY_INLINE HWY_ATTR void put(std::size_t i, VF v) { store(v, x + i * lanes()); }
 
-  // Returns each run's number of largest magnitude, with its sign. Of two, returns the first. Returns 0 if all are 0.
+  // Returns each run's number of largest magnitude, with its sign. If two have equal magnitudes, returns the first.
+  // Returns 0 if all are 0.
   HWY_INLINE HWY_ATTR VF extreme() const {
     VF magnitude = zero();
     VF found = zero();
@@ -539,7 +540,7 @@ constexpr Iq4Table iq4_table() {
 }
 constexpr Iq4Table kIq4 = iq4_table();
 
-// Returns the nearest number of the table. Of two equally near, returns the larger. Returns the last for NaN.
+// Returns the nearest number of the table. If two are equally near, returns the larger. Returns the last for NaN.
 HWY_INLINE HWY_ATTR VF nearest_of_table(VF v) {
   VF q = set(iq4_values[0]);
   for (std::size_t k = 0; k < 15; ++k) {

@@ -140,7 +140,8 @@ constexpr std::array<Optimizer, 10> optimizers = {{
     {"AdamW", adam_w, {"betas", "amsgrad"}, {}, "decoupled_weight_decay"},
     {"AMSGrad", ams_grad, {"betas", "amsgrad"}, {}, "amsgrad"},
     {"Adam", adam, {"betas", "amsgrad"}, {}, {}},
-    {"AdaMax", ada_max, {"betas", "foreach"}, "decoupled_weight_decay", {}},  // not RAdam, SparseAdam
+    // The keys exclude RAdam, which has decoupled_weight_decay, and SparseAdam, which has no foreach.
+    {"AdaMax", ada_max, {"betas", "foreach"}, "decoupled_weight_decay", {}},
     {"RmsProp", rms_prop, {"alpha", "centered"}, {}, {}},
     {"AdaGrad", ada_grad, {"lr_decay", "eps"}, {}, {}},
     {"AdaDelta", ada_delta, {"rho", "eps"}, {}, {}},

@@ -168,8 +168,8 @@ class Manager {
  private:
   const v0::detail::CaughtSignals& own() const noexcept { return root != nullptr ? root->signals() : signals_; }
 
-  /// Checks that all processes save the same step with the same kinds of state: the later exchanges are one for each
-  /// kind.
+  /// Checks that all processes save the same step with the same kinds of state, because each kind is exchanged
+  /// separately afterwards.
   Status check_call(std::int64_t step, const Checkpoint& checkpoint) {
     std::string call = "step " + std::to_string(step);
     for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) call += ", \"" + key + "\"";
@@ -290,7 +290,7 @@ class Manager {
   }
 
   v0::detail::CaughtSignals signals_;  // unused in process 0, where `root` has the signals
-  int signal_ = 0;                     // in any process, at the last due()
+  int signal_ = 0;                     // had arrived in some process at the last due()
 };
 
 }  // namespace detail

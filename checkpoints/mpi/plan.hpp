@@ -80,7 +80,7 @@ class Planner {
 
   const TensorTable& table_;
   ShardIndex index_;
-  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> layouts_;  // by their hash
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> layouts_;  // numbers of the layouts with a hash
 };
 
 /// Renumbers the files: `numbers` has the new number of each process's file.

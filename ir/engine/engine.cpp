@@ -15,7 +15,7 @@ namespace {
 
 using Value = ExpressionValue;
 
-constexpr std::int64_t max_passes = 1024;  // of one loop
+constexpr std::int64_t max_passes = 1024;  // bounds the operations of one loop
 
 class Runner {
  public:

@@ -155,7 +155,7 @@ class Variables {
   SourcePtr folder_;
   const LoadOptions& options_;
   std::optional<detail::tensorflow::Bundle> bundle_;
-  std::unordered_map<std::string, Key> keys_;  // by the variable's node
+  std::unordered_map<std::string, Key> keys_;  // for each variable's node
   std::unordered_map<std::uint64_t, std::vector<std::string>> strings_;
 };
 
