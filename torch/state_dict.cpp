@@ -89,7 +89,7 @@ TensorOps ops_of(DType dtype, bool contiguous) {
   return ops;
 }
 
-// A tensor with several names. Presented as a shared pointer that always has a target, so that the loader recognizes
+// Presents a tensor with several names as a shared pointer that always has a target, so that the loader recognizes
 // ties.
 constexpr ContainerOps holds_one = [] {
   ContainerOps ops;
