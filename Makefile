@@ -2,17 +2,17 @@
 #
 #   make demo                 build and run programs of examples/programs/ and the command: what stele does, in 50 lines
 #   make test                 build with g++ and run all tests
-#   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
+#   make check-PRESET         build and test with another preset: dev-clang asan-ubsan tsan
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
 #   make bench-burn           Burn's own benchmark, by Burn 0.21 and by stele
-#   make bench-peers          other libraries beside the same limits: a table
-#   make size                 size of a program with each recorder, and compile time beside cereal's: tables
-#   make performance          these five, and their tables into docs/performance.md; on a quiet machine
-#   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt;
-#                             every reader takes linear time
-#   make fuzz SECONDS=60      every fuzz target for that long each (TARGETS="json_fuzz stele_fuzz": these)
+#   make bench-peers          other libraries, relative to the same limits: a table
+#   make size                 size of a program with each recorder, and compile time relative to cereal's: tables
+#   make performance          runs these five and writes their tables into docs/performance.md; use an idle machine
+#   make instructions         instructions of the hot paths, compared with benchmarks/instructions.txt;
+#                             checks that every reader takes linear time
+#   make fuzz SECONDS=60      every fuzz target for that many seconds (TARGETS="json_fuzz stele_fuzz" selects targets)
 #   make fuzz-check           every fuzz target: its seeds, and a fixed number of inputs made from them
 #   make docs                 compile the code blocks of README.md and docs/
 #   make api                  reference of include/stele by doxygen, in build/api/html
@@ -35,15 +35,15 @@
 #   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
 #   make interop-gguf         GGUF files both ways against gguf-py, llama.cpp and transformers (Python, in build/interop-gguf, 6 GB);
-#                             bench-gguf: codecs of blocks beside those of ggml and gguf-py
-#   make interop              check files against the programs of others (Python, in build/interop)
+#                             bench-gguf: codecs of blocks compared with those of ggml and gguf-py
+#   make interop              check files against other programs (Python, in build/interop)
 #   make format format-check tidy deps clean
 
 JOBS ?= 2
-# Objects are found again by a compiler cache from any checkout.
+# A compiler cache finds the objects again from any checkout.
 export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
-# Sources are not preprocessed to look them up: the compiler's lists of headers tell what they depend on.
+# The cache does not preprocess sources: it uses the compiler's lists of headers.
 export CCACHE_DEPEND = 1
 # Sources of the tests, which use a precompiled header.
 export CCACHE_SLOPPINESS = pch_defines,time_macros
@@ -81,7 +81,7 @@ check-%: deps
 	$(call build,$*)
 	ctest --preset $* -j $(JOBS)
 
-# Files are written below build/, so that is what is measured.
+# Files are written below build/, so the benchmarks measure its disk.
 ROUNDS ?= 9
 W3 ?=
 json = --benchmark_out=$(1).json --benchmark_out_format=json
@@ -100,14 +100,14 @@ growth: deps
 	cd build/bench && ../release/benchmarks/bench_growth $(call json,growth)
 	@benchmarks/growth.py build/bench/growth.json docs/growth.svg
 
-# Wants 5 GB of memory and as much disk below build/.
+# Needs 5 GB of memory and 5 GB of disk below build/.
 memory: deps
 	$(call build,release -D STELE_BENCHMARKS=ON,bench_memory)
 	@mkdir -p build/bench
 	@benchmarks/memory.py build/bench build/release/benchmarks/bench_memory
 
-# Python packages and Rust crates go below build/peers; what cannot be fetched or built is named as missing. TORCH=1 adds
-# PyTorch, whose package is several gigabytes.
+# Python packages and Rust crates go below build/peers; libraries that cannot be fetched or built are listed as missing.
+# TORCH=1 adds PyTorch, whose package is several gigabytes.
 TORCH ?=
 bench-peers: deps
 	$(call build,release -D STELE_BENCHMARKS=ON,bench_peers)
@@ -120,7 +120,7 @@ bench-peers: deps
 	@benchmarks/peers.py build/bench build/release/benchmarks/bench_peers build/peers/venv/bin/python \
 	    build/peers/cargo/release/peers
 
-# Burn's own benchmark, by Burn 0.21 and by stele. Wants cargo.
+# Burn's own benchmark, by Burn 0.21 and by stele. Needs cargo.
 bench-burn: deps
 	$(call build,release -D STELE_BENCHMARKS=ON,bench_burn)
 	CARGO_TARGET_DIR=$(CURDIR)/build/interop-burn/target cargo build --locked --release -q -j $(JOBS) \
@@ -136,12 +136,12 @@ size: deps
 	@benchmarks/size.py build/release build/minimal
 	@benchmarks/compile_time.py
 
-# The figures of docs/performance.md anew.
+# Measures the figures of docs/performance.md again.
 performance:
 	$(MAKE) -j 1 bench growth memory bench-peers size
 	benchmarks/tables.py docs/performance.md
 
-# Counts of instructions do not depend on what else the machine does. UPDATE=--update writes the new ones down.
+# Counts of instructions do not depend on the machine's load. UPDATE=--update writes the new counts.
 instructions: deps
 	$(call build,release -D STELE_BENCHMARKS=ON,bench_hot_paths bench_shared_parts)
 	benchmarks/instructions.py build/release/benchmarks/bench_hot_paths $(UPDATE)
@@ -151,7 +151,7 @@ fuzz: deps
 	$(call build,fuzz)
 	TARGETS="$(TARGETS)" tools/fuzz.sh seconds $(FUZZ_SECONDS) $(JOBS)
 
-# The same commit gives the same verdict.
+# A commit always gets the same result.
 FUZZ_RUNS ?= 2000
 fuzz-check: deps
 	$(call build,fuzz)
@@ -180,13 +180,13 @@ packaging: deb
 	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh
 
-# The same runs with `make test` where the compiler is there; here nothing is skipped. PRESET: of the host's half.
+# `make test` runs this, too, if the compiler is installed; here nothing is skipped. PRESET: of the host's half.
 embedded: PRESET = dev
 embedded: deps deps-embedded
 	$(call build,$(PRESET),embedded_host stele_command)
 	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -L embedded -V
 
-# The same tests run with `make test` where a browser is there; here nothing is skipped.
+# `make test` runs these tests, too, if a browser is installed; here nothing is skipped.
 report-test: PRESET = dev
 report-test: deps
 	@tools/deps.sh browser
@@ -214,7 +214,7 @@ interop: deps build/interop/installed
 	$(call build,dev)
 	STELE_BUILD=build/dev PYTHON=build/interop/bin/python tests/interop/run.sh
 
-# `make interop-NAME` runs prepare_NAME, builds build_NAME with preset_NAME, and runs run_NAME. What is not said here:
+# `make interop-NAME` runs prepare_NAME, builds build_NAME with preset_NAME, and runs run_NAME. Defaults:
 # interop_NAME is built with the preset dev, and tests/formats/NAME/interop/NAME.sh runs with a PYTHON that has the packages
 # of the requirements.txt there.
 interop-%: deps
@@ -225,7 +225,7 @@ python = build/interop-$*/bin/python
 own = tests/formats/%/interop/requirements.txt
 $(patsubst $(own),interop-%,$(wildcard $(subst %,*,$(own)))): interop-%: deps build/interop-%/installed
 
-# The compiler of Rust is no package of the system: https://rustup.rs.
+# The Rust compiler is not a package of the system: https://rustup.rs.
 prepare_burn = @cargo --version || { echo "make interop-burn: wants cargo 1.92 or later: https://rustup.rs" >&2; exit 1; }
 run_burn = BURN_PROGRAM=$(CURDIR)/build/dev/tests/interop_burn tests/formats/burn/interop/burn.sh
 
@@ -253,7 +253,7 @@ prepare_pytorch = tools/deps.sh torch
 
 run_tensorflow = $(python) tests/formats/tensorflow/interop/check_tensorflow.py build/dev
 
-# Debian's libtorch 1.13, and the one of the newest Python package.
+# Debian's libtorch 1.13, and that of the newest Python package.
 torch: torch-debian torch-wheel
 
 torch-debian: deps build/torch/debian-python/installed

@@ -1,8 +1,8 @@
 # Boost headers, 1.81 or newer (Describe, PFR), as the target stele_boost.
 #
-# Looked for in STELE_BOOST_INCLUDE (the folder that holds boost/), then in build/deps/boost of the source tree, where
-# `make deps` unpacks them when another Boost is installed, then in Boost_ROOT and where CMake looks anyway. This file
-# is installed too: in a project that uses stele it looks anew.
+# Searches STELE_BOOST_INCLUDE (the folder that contains boost/), then build/deps/boost of the source tree, where
+# `make deps` unpacks them when another Boost is installed, then Boost_ROOT and CMake's default places. This file
+# is also installed: in a project that uses stele it searches again.
 set(STELE_BOOST_INCLUDE "" CACHE PATH "Folder that holds boost/, 1.81 or newer")
 
 # Not cached: an answer kept from before `make deps` would be wrong after it.

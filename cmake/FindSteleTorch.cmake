@@ -1,9 +1,9 @@
-# libtorch, as the target stele_libtorch: Debian's, a release from pytorch.org, or the one in the Python package `torch`
+# libtorch, as the target stele_libtorch: Debian's, a release from pytorch.org, or that of the Python package `torch`
 # (torch.utils.cmake_prefix_path), found where CMAKE_PREFIX_PATH or Torch_ROOT points.
 #
 # A libtorch with CUDA loads its CUDA libraries by itself, but its CMake files stop if the CUDA toolkit, of which a
-# program without kernels needs nothing, is not installed. They ask for the toolkit only if the target torch::cudart does
-# not exist, so an empty one takes its place. This file is installed too: in a project that uses stele it looks anew.
+# program without kernels needs no part, is not installed. They ask for the toolkit only if the target torch::cudart does
+# not exist, so an empty one takes its place. This file is also installed: in a project that uses stele it searches again.
 find_package(CUDAToolkit QUIET)
 if(NOT CUDAToolkit_FOUND AND NOT TARGET torch::cudart)
   add_library(torch::cudart INTERFACE IMPORTED GLOBAL)

@@ -1,5 +1,5 @@
-# libdeflate as the target libdeflate::libdeflate: from its own CMake package, which Debian 12's lacks, else the library
-# as it lies there.
+# libdeflate as the target libdeflate::libdeflate: from its own CMake package, which Debian 12 does not have, or else
+# from the library file.
 find_package(libdeflate CONFIG QUIET)
 include(FindPackageHandleStandardArgs)
 foreach(stele_libdeflate IN ITEMS libdeflate::libdeflate_shared libdeflate::libdeflate_static)

@@ -1,4 +1,4 @@
-# RE2 as the target re2::re2: from its own CMake package, which Debian 12's lacks, else the library as it lies there.
+# RE2 as the target re2::re2: from its own CMake package, which Debian 12 does not have, or else from the library file.
 find_package(re2 CONFIG QUIET)
 include(FindPackageHandleStandardArgs)
 if(re2_CONFIG AND TARGET re2::re2)

@@ -1,4 +1,4 @@
-# zstd as the target zstd::zstd, whatever the package calls its library.
+# zstd as the target zstd::zstd, for any name of the library in its package.
 find_package(zstd CONFIG QUIET)
 include(FindPackageHandleStandardArgs)
 set(stele_zstd_targets zstd::libzstd_shared zstd::libzstd_static zstd::libzstd)

@@ -1,7 +1,7 @@
 # stele_component(NAME [PUBLIC target...] [PRIVATE target...] [PACKAGES package...])
 #
 # A component: a static library stele_NAME (stele::NAME) of every .cpp below the current folder (not of folders that are
-# components of their own), which sees the public headers. stele::stele links all components, cmake --install ships them,
+# components themselves), which can include the public headers. stele::stele links all components, cmake --install ships them,
 # and find_package(stele COMPONENTS ...) names them.
 #
 # PACKAGES are the CMake packages that the component's own targets come from; they are found here, and again in a project
@@ -15,7 +15,7 @@ function(stele_component name)
     list(FILTER sources EXCLUDE REGEX "^${other}/")
   endforeach()
   foreach(package IN LISTS arg_PACKAGES)
-    find_package(${package} REQUIRED GLOBAL)  # global: whoever links the component needs its targets, in any folder
+    find_package(${package} REQUIRED GLOBAL)  # global: a target that links the component needs its targets, in any folder
   endforeach()
   set(target stele_${name})
   add_library(${target} STATIC ${sources})

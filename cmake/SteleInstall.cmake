@@ -1,5 +1,5 @@
-# What `cmake --install` ships: headers, libraries, and packages for CMake (find_package) and pkg-config. A shared build
-# also packs them for Debian (cpack): docs/guide/install.md says why only that one.
+# Installs headers, libraries, and packages for CMake (find_package) and pkg-config with `cmake --install`. A shared build
+# also packs them for Debian (cpack); docs/guide/install.md gives the reason why only a shared build does.
 include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(stele_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/stele")
@@ -16,7 +16,7 @@ set(stele_pc_libdeflate libdeflate)
 set(stele_pc_xxHash libxxhash)
 set(stele_pc_Protobuf protobuf)
 
-# One export set a component, so that it defines its own targets only and asks for their packages only.
+# Each component has one export set, so that it defines only its own targets and requires only their packages.
 set(stele_components)
 set(stele_component_lines)
 set(stele_pc_libs)
@@ -27,7 +27,7 @@ foreach(target IN LISTS stele_targets)
   get_target_property(packages ${target} STELE_PACKAGES)
   list(TRANSFORM needed REPLACE "^stele_" "")
   if(BUILD_SHARED_LIBS)
-    set(packages SteleBoost)  # what the headers need; the rest is inside
+    set(packages SteleBoost)  # for the headers; all other libraries are linked into libstele
   else()
     get_target_property(name ${target} EXPORT_NAME)
     install(TARGETS ${target} EXPORT stele_${name} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -18,7 +18,7 @@ set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "This package holds the shared library."
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libstele-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS  # the headers include Boost; what else the library uses is linked into it
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS  # the headers include Boost; all other libraries are linked into libstele
     "libstele${stele_soversion} (= ${PROJECT_VERSION}), libboost1.81-dev | libboost-dev (>= 1.81)")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libcereal-dev, libeigen3-dev")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "This package holds the headers, and what CMake and pkg-config look for.")

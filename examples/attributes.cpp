@@ -4,7 +4,7 @@
 
 #include <stele/stele.hpp>
 
-struct OldNorm {  // the class as it was when the file was saved
+struct OldNorm {  // the class at the time of the save
   std::vector<float> w;
   std::vector<float> beta;
 };

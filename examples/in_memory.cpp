@@ -17,7 +17,7 @@ int main() {
   const Model same = stele::load<Model>(bytes).value();     // bytes of any format
   std::printf("%zu bytes, last parameter %g\n", bytes.size(), double{same.weight[2]});
 
-  std::vector<std::byte> buffer(1024);  // memory of the caller; too little is the error no_space
+  std::vector<std::byte> buffer(1024);  // the caller's memory; if it is too small, the error is no_space
   const std::size_t used = recorder.save(model, std::span(buffer)).value();
   const Model third = stele::load<Model>(std::span<const std::byte>(buffer).first(used)).value();
   std::printf("%zu bytes, last parameter %g\n", used, double{third.weight[2]});

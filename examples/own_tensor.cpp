@@ -1,4 +1,4 @@
-// Records a tensor class of the program as it is: traits describe its shape and its elements.
+// Records a tensor class of the program unchanged: traits describe its shape and its elements.
 #include <cstdio>
 #include <vector>
 

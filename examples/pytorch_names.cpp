@@ -12,7 +12,7 @@ struct Model {
   std::vector<Linear> layers;
 };
 
-// Stands for PyTorch, which saved `h.0.fc.weight`.
+// In place of PyTorch, which saved `h.0.fc.weight`.
 struct Block {
   Linear fc;
 };

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# The tests on a big-endian machine, s390x, under QEMU's emulation of programs. Debian's libraries for it are unpacked
-# below build/big-endian; the package lists they come from are there too, so that nothing of the system changes.
+# Runs tests on a big-endian machine, s390x, under QEMU's emulation of programs. Debian's libraries for it are unpacked
+# below build/big-endian, together with their package lists, so that the system does not change.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${1:-2}
 folder=$PWD/build/big-endian
-# Reflection, both walks, numbers, formats. What is left out is about files, threads or other libraries.
+# Tests of reflection, both walks, numbers and formats. Tests of files, threads and other libraries are omitted.
 tests=(main stele_writer_test stele_format_test stele_tree_test safetensors_test shards_test precision_test
        precision_int_test recorders_test recorders_property_test load_test compression_test json_format_test
         json_numbers_test json_compressed_test json_hostile_test safetensors_rules_test zip_test zip_hostile_test
         zip_entries_test archive_test)
 
-if [ ! "$folder/sysroot/complete" -nt tools/big-endian.sh ]; then  # whose packages may be new
+if [ ! "$folder/sysroot/complete" -nt tools/big-endian.sh ]; then  # its list of packages may have changed
   rm -rf "$folder/apt" "$folder/sysroot"
   mkdir -p "$folder/apt/lists/partial" "$folder/apt/archives/partial"
   cat >"$folder/apt/apt.conf" <<EOF

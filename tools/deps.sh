@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Install the system packages of tools/packages.txt, where any is missing. Removes nothing, ever.
+# Installs the missing system packages of tools/packages.txt. Never removes a package.
 #
-#   tools/deps.sh build       what building and the demo need
-#   tools/deps.sh all         that and what tests, fuzzing and CI need
-#   tools/deps.sh torch       what `make torch` and `make interop-pytorch` need besides
-#   tools/deps.sh mpi         what `make mpi` needs besides
-#   tools/deps.sh dl4j        what `make interop-dl4j` needs besides
-#   tools/deps.sh api         what `make api` needs
-#   tools/deps.sh embedded    what `make embedded` needs besides
-#   tools/deps.sh browser     what `make report-test` needs
-#   tools/deps.sh big-endian  what `make big-endian` needs besides
+#   tools/deps.sh build       packages of the build and the demo
+#   tools/deps.sh all         also packages of tests, fuzzing and CI
+#   tools/deps.sh torch       additional packages of `make torch` and `make interop-pytorch`
+#   tools/deps.sh mpi         additional packages of `make mpi`
+#   tools/deps.sh dl4j        additional packages of `make interop-dl4j`
+#   tools/deps.sh api         packages of `make api`
+#   tools/deps.sh embedded    additional packages of `make embedded`
+#   tools/deps.sh browser     packages of `make report-test`
+#   tools/deps.sh big-endian  additional packages of `make big-endian`
 #
-# Boost must be 1.81 or newer. Where another Boost -dev package stands in the way of libboost1.81-dev, its headers are
-# unpacked below build/deps/boost instead; CMake looks there first. STELE_PRIVATE_BOOST=1 asks for that in any case.
+# Boost must be 1.81 or newer. If another Boost -dev package conflicts with libboost1.81-dev, the headers of 1.81 are
+# unpacked below build/deps/boost, where CMake looks first. STELE_PRIVATE_BOOST=1 always unpacks them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

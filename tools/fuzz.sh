@@ -4,7 +4,7 @@
 #   tools/fuzz.sh seconds N [JOBS]  random inputs, for N seconds a target; new ones are kept in build/fuzz/corpus/<target>/
 #   tools/fuzz.sh runs N [JOBS]     the seeds, then N inputs made from them with a fixed seed: one commit, one verdict
 #
-# Beside <target>.cpp, in tests/fuzz/ or tests/formats/<format>/fuzz/, are its words, <target>.dict, and its seeds,
+# Next to <target>.cpp, in tests/fuzz/ or tests/formats/<format>/fuzz/, are its words, <target>.dict, and its seeds,
 # corpus/<target>/. any_fuzz takes the seeds of all targets.
 # An input that fails goes to build/fuzz/failures/. TARGETS names the targets to run, all by default.
 set -euo pipefail

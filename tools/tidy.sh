@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# clang-tidy over the compiled sources of every component: tools/tidy.sh BUILD_FOLDER [JOBS]
-# Unity builds are checked as they are compiled: a dozen sources read their headers once. A source of checkpoints/mpi is
+# Runs clang-tidy over the compiled sources of every component: tools/tidy.sh BUILD_FOLDER [JOBS]
+# Checks unity builds as compiled, so that a dozen sources read their headers once. A source of checkpoints/mpi is
 # checked if the build has MPI. Headers are checked through the sources that include them (.clang-tidy: HeaderFilterRegex).
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -5,7 +5,7 @@
 // MIXTURE is one of quantize_gguf(): F32, F16, Q8_0, Q4_K_M, …. The weights are never in memory as a whole: names,
 // shapes and dtypes change now, and each tensor is read, permuted and quantized while the file is written.
 //
-// The key-value pairs are those of llama.cpp's convert_hf_to_gguf.py, without general.name and what else describes the
+// The key-value pairs are those of llama.cpp's convert_hf_to_gguf.py, without general.name and the other pairs for the
 // model's page. tests/command/llama_test.py has a table of them.
 #include <algorithm>
 #include <cmath>
@@ -150,7 +150,7 @@ struct Config {
 /// Types of tokens in llama.cpp.
 enum : std::int64_t { normal = 1, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
-/// llama.cpp knows the ways to cut text into words by name. Throws for others.
+/// Returns the name of llama.cpp's way to cut text into words. Throws if llama.cpp has none.
 std::string words_of(const Value& tokenizer) {
   constexpr std::string_view llama3 =
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -365,7 +365,7 @@ class Tokenizer {
 // ---- tensors
 
 /// transformers rotates the first half of a head's rows with the second, llama.cpp neighbours: rows of [heads, 2, half]
-/// become [heads, half, 2]. The same for the elements of a bias.
+/// become [heads, half, 2]. Elements of a bias move in the same way.
 stele::Snapshot interleave(stele::Snapshot model, const std::string& pattern, std::int64_t heads,
                            const Config& config) {
   const auto extent = [](std::int64_t n) { return static_cast<stele::Extent>(n); };
