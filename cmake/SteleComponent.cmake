@@ -1,8 +1,8 @@
 # stele_component(NAME [PUBLIC target...] [PRIVATE target...] [PACKAGES package...])
 #
 # A component: a static library stele_NAME (stele::NAME) of every .cpp below the current folder (not of folders that are
-# components themselves), which can include the public headers. stele::stele links all components, cmake --install ships them,
-# and find_package(stele COMPONENTS ...) names them.
+# components themselves), which can include the public headers. stele::stele links all components, cmake --install
+# installs them, and find_package(stele COMPONENTS ...) names them.
 #
 # PACKAGES are the CMake packages that the component's own targets come from; they are found here, and again in a project
 # that uses the installed component. Each must have a line in SteleInstall.cmake.
