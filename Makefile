@@ -27,8 +27,8 @@
 #   make report-test          the pages of `stele report` in headless Chromium (installs it)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
-#   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/onnx-operators.md (TORCH=1: PyTorch's, too;
-#                             TENSORFLOW=1: TensorFlow's, too: docs/tensorflow-operators.md)
+#   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/generated/onnx-operators.md (TORCH=1: PyTorch's, too;
+#                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
@@ -246,8 +246,8 @@ run_gguf = $(python) tests/formats/gguf/interop/gguf_both_ways.py build/release 
 TENSORFLOW ?=
 prepare_ir = tools/deps.sh dl4j
 build_ir = interop_import
-run_ir = TORCH=$(TORCH) TENSORFLOW=$(TENSORFLOW) tests/interop/import.sh build/dev docs/onnx-operators.md \
-    docs/tensorflow-operators.md
+run_ir = TORCH=$(TORCH) TENSORFLOW=$(TENSORFLOW) tests/interop/import.sh build/dev docs/generated/onnx-operators.md \
+    docs/generated/tensorflow-operators.md
 
 prepare_pytorch = tools/deps.sh torch
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make docs/operators.md from ir/data/operators.pbtxt.
+"""Make docs/generated/operators.md from ir/data/operators.pbtxt.
 
     operators_page.py           writes the page
     operators_page.py --check   fails if the page is not up to date
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "operators.md"
+PAGE = ROOT / "docs" / "generated" / "operators.md"
 HEAD = """# Operators of DL4J's graphs
 
 Made from `ir/data/operators.pbtxt` by `tools/operators_page.py`. A graph of DL4J (SameDiff) stores an operation's
@@ -56,7 +56,7 @@ def main() -> int:
         return 0
     if PAGE.read_text() == page():
         return 0
-    print("docs/operators.md is not up to date: run tools/operators_page.py")
+    print("docs/generated/operators.md is not up to date: run tools/operators_page.py")
     return 1
 
 

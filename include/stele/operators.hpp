@@ -74,7 +74,7 @@ struct STELE_EXPORT OperatorDescriptor {
 class STELE_EXPORT OperatorSet {
  public:
   OperatorSet() = default;
-  /// Returns the operators of libnd4j that stele knows: the 705 of January 2021 (docs/operators.md).
+  /// Returns the operators of libnd4j that stele knows: the 705 of January 2021 (docs/generated/operators.md).
   static const OperatorSet& nd4j();
   /// Reads descriptors in protobuf's text format: an OpDescriptorList of ir/proto/op.proto, and DL4J's
   /// nd4j-op-def.pbtxt. Errors: malformed, duplicate, limit (more than 1 MiB), those of Input::open().

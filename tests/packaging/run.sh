@@ -40,7 +40,7 @@ with_pkg_config() {  # with_pkg_config NAME FOLDER
   echo "== $1"
   mkdir "$work/$1"
   local found  # words, to be split
-  found=$(PKG_CONFIG_PATH=$2 pkg-config --cflags --libs "stele >= 0.1")
+  found=$(PKG_CONFIG_PATH=$2 pkg-config --cflags --libs "stele >= 0.2")
   # shellcheck disable=SC2086
   quietly "$CXX" "${flags[@]}" "$consumer/all.cpp" -o "$work/$1/use" $found
   run "$work/$1/use"
