@@ -22,7 +22,7 @@
 
 namespace stele::inline v0::detail::bincode {
 
-/// Reads a number in the encoding of 1. Errors: truncated, malformed, io.
+/// Reads a number in the encoding of item 1. Errors: truncated, malformed, io.
 Result<std::uint64_t> read_number(Cursor& in);
 /// Reads a count of elements of at least one byte each. Errors: those of read_number(), malformed (more than the
 /// remaining bytes).
@@ -32,10 +32,10 @@ Status read_text(Cursor& in, std::string& out);
 /// Reads a bool, an integer or a float of 16 to 64 bits. Errors: those of read_number(), unsupported (another dtype).
 Result<Value> read_scalar(Cursor& in, DType dtype);
 
-/// Appends a number in the encoding of 1.
+/// Appends a number in the encoding of item 1.
 void append_number(std::vector<std::byte>& out, std::uint64_t n);
 void append_text(std::vector<std::byte>& out, std::string_view text);
-/// Appends what read_scalar() reads. Returns false if the value is not of the dtype.
+/// Appends a value in the encoding that read_scalar() reads. Returns false if the value is not of the dtype.
 bool append_scalar(std::vector<std::byte>& out, DType dtype, const Value& value);
 
 }  // namespace stele::inline v0::detail::bincode

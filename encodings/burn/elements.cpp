@@ -37,7 +37,7 @@ class BinaryNumbers final : public TokenReader {
   DType dtype_;
 };
 
-/// Encodes one element as little-endian bytes. Returns false if the token is not such an element.
+/// Encodes one element as little-endian bytes. Returns false if the token is not an element of the dtype.
 bool encode(const Token& token, DType dtype, std::byte* out) {
   if (token.kind != Kind::scalar) return false;
   const bool* b = token.scalar.as_bool();
@@ -95,7 +95,7 @@ struct Kinds {
 };
 
 Error not_a_number(const Token& token, DType dtype) {
-  return Error(Errc::malformed, "the element does not have the dtype of its tensor")
+  return Error(Errc::malformed, "the element does not have the tensor's dtype")
       .offset(token.offset)
       .expected(std::string(name(dtype)));
 }
@@ -139,7 +139,7 @@ Result<std::shared_ptr<Elements>> read_elements(TokenReader& tokens, DType float
   const bool bits = floats == DType::f16 || floats == DType::bf16;
   if (kinds.whole && (!bits || kinds.min < 0 || wanted == DTypeClass::signed_int)) elements->dtype = ints;
   if (kinds.all_are(elements->dtype)) return elements;
-  // Find the first element that does not fit, for the error's offset.
+  // Finds the first element that does not fit, for the error's offset.
   const auto again = elements->marks[0]->clone();
   std::byte scratch[8];
   for (std::uint64_t i = 0; i < elements->count; ++i) {

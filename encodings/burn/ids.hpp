@@ -1,7 +1,7 @@
-// ParamId as text.
+// The text form of a ParamId.
 //
-// Base32hex in lower case of the u64's 8 little-endian bytes, the first bit first: 13 characters. Older files: 6 bytes
-// in 10 characters, or a UUID of 36 characters.
+// The 8 little-endian bytes of the u64 in lower-case base32hex, first bit first: 13 characters. Older files have 6
+// bytes in 10 characters, or a UUID of 36 characters.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ namespace stele::inline v0::detail::burn {
 std::optional<ParamId> parse_id(std::string_view text);
 /// Returns an id as 13 characters, or as a UUID.
 std::string id_text(const ParamId& id);
-/// Makes the id of a tensor without one, from its path only, so that equal modules give equal files.
+/// Derives an id from a tensor's path alone, so that equal modules give equal files.
 ParamId made_id(std::string_view path);
 
 }  // namespace stele::inline v0::detail::burn

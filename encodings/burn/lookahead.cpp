@@ -13,7 +13,7 @@ using Kind = Token::Kind;
 /// Maximum bytes of tokens read ahead (8 MiB: a shape of 65,535 extents).
 constexpr std::size_t max_ahead_bytes = std::size_t{8} << 20;
 
-// Each key of a parameter or a tensor has a bit.
+// Bits for the keys of a parameter or a tensor.
 enum Key : unsigned { none = 0, id = 1, param = 2, bytes = 4, shape = 8, dtype = 16, value = 32 };
 
 Key key_of(std::string_view text) {
@@ -62,7 +62,7 @@ Result<const Token*> Lookahead::peek() {
   return token;
 }
 
-/// The first token of the list is the last in the queue.
+/// Requires that the list's first token is the last in the queue.
 void Lookahead::skip_elements() {
   const bool empty = queue_.front().kind == Kind::end;
   queue_.pop_front();
@@ -82,13 +82,13 @@ Result<MapKind> Lookahead::kind_of_map(const Token& token, bool old) {
   return kind_from(&token);
 }
 
-/// Does not read to the end of a module, nor into the elements of a tensor, which are separate tokens in old files.
+/// Stops before the end of a module and before the elements of a tensor, which are separate tokens in old files.
 Result<MapKind> Lookahead::kind_from(const Token* next) {
   unsigned seen = 0;
   bool identified = false;
   while (next->kind != Kind::end) {
     const Key key = key_of(next->text);
-    if ((seen & key) != 0) return MapKind::module;  // also for two fields of one name
+    if ((seen & key) != 0) return MapKind::module;  // also if two fields have the same name
     seen |= key;
     STELE_TRY_ASSIGN(next, peek());
     if (!fits(key, next->kind)) return MapKind::module;

@@ -1,4 +1,4 @@
-// Tells the maps of a record apart: modules, parameters and tensors.
+// Distinguishes the maps of a record: modules, parameters and tensors.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,16 @@ enum class MapKind : std::uint8_t {
   newer_parameter,  // a parameter that contains such a tensor
 };
 
-/// Reads no token twice, because going back in a gzip file means inflating it again.
+/// Reads each token only once, because going back in a gzip file means inflating it again.
 class Lookahead {
  public:
   explicit Lookahead(TokenReader& tokens) : tokens_(&tokens) {}
 
   Status next(Token& token);
-  /// Returns the kind of a map whose first key is `token`. A module may have a field of any name, so all keys are
-  /// checked. `old`: the file may have old tensors.
+  /// Returns the kind of a map whose first key is `token`. Checks all keys, because a module may have a field of any
+  /// name. `old`: the file may have old tensors.
   Result<MapKind> kind_of_map(const Token& token, bool old);
-  /// Returns a reader that is placed before the first element, if kind_of_map() found elements; else null.
+  /// Returns a reader positioned before the first element if kind_of_map() found elements; else null.
   TokenReader* elements() const noexcept { return elements_.get(); }
   /// Continues after a list of elements that elements() has read.
   void skip_elements();
@@ -45,7 +45,7 @@ class Lookahead {
   std::unique_ptr<TokenReader> own_;
   std::deque<Token> queue_;
   std::unique_ptr<TokenReader> elements_;
-  // of kind_of_map():
+  // State of kind_of_map():
   std::size_t at_ = 0;     // index of the next token in the queue
   std::size_t bytes_ = 0;  // memory of the tokens read ahead
   bool old_ = false;

@@ -1,4 +1,4 @@
-// MessagePack, as rmp-serde writes it with named fields.
+// MessagePack as rmp-serde writes it, with named fields.
 #include "snapshot/source_range.hpp"
 #include "tokens.hpp"
 

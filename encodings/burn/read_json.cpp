@@ -1,5 +1,5 @@
-// Reads JSON. Opens a document in one pass, and keeps its skeleton: the document without the bytes of its tensors, and
-// the offsets of those bytes.
+// Reads JSON. Opening reads the document in one pass and keeps its skeleton (the document without the bytes of its
+// tensors) and the offsets of those bytes.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -14,7 +14,7 @@
 namespace stele::inline v0::detail::burn {
 namespace {
 
-/// Bytes of a tensor between two marks in its text.
+/// Number of tensor bytes between two marks in the text.
 constexpr std::size_t mark_step = std::size_t{64} << 10;
 constexpr std::size_t text_piece = std::size_t{256} << 10;
 
@@ -23,9 +23,9 @@ struct NumberList {
   std::uint64_t at = 0;    // offset of the first number, or after the bracket if there is none
   std::uint64_t size = 0;  // length of the text up to and including the bracket
   std::uint64_t count = 0;
-  std::size_t bracket = 0;  // place of the opening bracket in the skeleton
+  std::size_t bracket = 0;  // position of the opening bracket in the skeleton
   std::size_t marks = 0;    // index of the first mark
-  std::uint64_t ahead = 0;  // offset in the file minus place in the skeleton, after these numbers
+  std::uint64_t ahead = 0;  // offset in the file minus position in the skeleton, after these numbers
 };
 
 struct Document {
@@ -52,14 +52,14 @@ struct Document {
 bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Reads the numbers between an opening and a closing bracket from pieces of their text.
+/// Parses the numbers between an opening and a closing bracket, from pieces of text.
 class NumberReader {
  public:
   bool ended() const noexcept { return state_ == State::end; }
   bool wrong() const noexcept { return state_ == State::wrong; }
 
   /// Stops at the end of the text, at the first digit of a number that does not fit before `limit`, after the closing
-  /// bracket, and at invalid characters.
+  /// bracket, or at an invalid character.
   const char* read(const char* p, const char* end, std::byte*& out, const std::byte* limit) noexcept {
     for (; p != end; ++p) {
       if (state_ <= State::due) p = read_plain(p, end, out, limit);
@@ -101,8 +101,8 @@ class NumberReader {
   enum class State : std::uint8_t { first, due, digits, after_number, end, wrong };
   const char* stop(State state, const char* p) noexcept { return state_ = state, p; }
 
-  /// Reads numbers followed by a comma, as serde_json writes them: with nothing before them, or a line feed and blanks.
-  /// Leaves the end of the text, and any invalid text, to read().
+  /// Reads numbers followed by a comma, as serde_json writes them: preceded by nothing, or by a line feed and blanks.
+  /// Leaves the end of the text and any invalid text to read().
   const char* read_plain(const char* p, const char* end, std::byte*& out, const std::byte* limit) noexcept {
     if (std::endian::native != std::endian::little) return p;
     constexpr std::uint64_t blanks = 0x2020202020202020U;
@@ -114,7 +114,7 @@ class NumberReader {
         for (++from; std::memcpy(&eight, from, 8), eight == blanks && end - from > 24;) from += 8;
         from += std::countr_zero((eight ^ blanks) | std::uint64_t{1} << 63) >> 3;
       }
-      // The mark of the lowest byte that is not a digit is right; carries make false marks only above it.
+      // The mark of the lowest byte that is not a digit is correct; carries make false marks only above that byte.
       std::uint32_t four;
       std::memcpy(&four, from, 4);
       const std::uint32_t digits = four - 0x30303030U;
@@ -140,7 +140,7 @@ Error not_numbers(const Document& in, std::uint64_t offset) {
       .expected("whole numbers from 0 to 255, and commas");
 }
 
-/// Makes a document of its source.
+/// Builds a document from its source.
 class DocumentReader {
  public:
   DocumentReader(Document& document, std::uint64_t memory) : out_(document), memory_(memory), bytes_(mark_step) {}
@@ -153,7 +153,7 @@ class DocumentReader {
       const char* const text = reinterpret_cast<const char*>(piece.data());
       for (const char* p = text; p != text + n;) {
         STELE_TRY_ASSIGN(p, in_numbers_ ? numbers(text, p, text + n) : structure(text, p, text + n));
-        // Growing vectors hold three times their content.
+        // A growing vector temporarily needs three times its content.
         const std::uint64_t used =
             out_.skeleton.size() + sizeof(NumberList) * out_.numbers.size() + 8 * out_.marks.size();
         if (used > memory_ / 3)
@@ -228,7 +228,7 @@ class DocumentReader {
   Document& out_;
   std::uint64_t memory_;
   std::uint64_t at_ = 0;
-  Bytes bytes_;  // scratch for decoded numbers, not used
+  Bytes bytes_;  // scratch for decoded numbers that are skipped
   std::byte* to_ = nullptr;
   NumberReader reader_;
   bool in_numbers_ = false, quoted_ = false, escaped_ = false;
@@ -238,7 +238,7 @@ class DocumentReader {
 
 // ---- leaves
 
-/// Reads the numbers of a tensor forward, from one of its marks on.
+/// Reads the numbers of a tensor forward from one of its marks.
 class NumberCursor {
  public:
   NumberCursor(const Document& in, std::uint64_t number, std::uint64_t mark, ReadContext& context)
@@ -272,7 +272,7 @@ class NumberCursor {
   const NumberList& numbers_;
   ReadContext::Piece piece_;
   NumberReader reader_;
-  std::uint64_t at_ = 0;  // offset after the text that was read
+  std::uint64_t at_ = 0;  // offset after the last text read
   const char* p_ = nullptr;
   const char* end_ = nullptr;
 };

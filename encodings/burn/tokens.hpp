@@ -1,4 +1,4 @@
-// Encodings that store field names: their tokens, read and written.
+// Readers and writers of tokens, for the encodings that store field names.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ using msgpack::max_depth;
 /// Maximum length of a string (a key, an id, a name) in a file, in bytes.
 inline constexpr std::size_t max_text = msgpack::max_string_bytes;
 
-/// Both encodings have MessagePack's tokens. In JSON, `bytes` are a tensor's numbers, and `at` is their index.
+/// Both encodings have the tokens of MessagePack. In JSON, `bytes` is the list of a tensor's numbers, and `at` is its
+/// index.
 using msgpack::Token;
 
 /// Pull reader of one value. Bounded: checks depth, strings and lengths before using them. Reads forward and allocates
@@ -27,9 +28,9 @@ class TokenReader {
   virtual ~TokenReader() = default;
   /// Reads the next token. Errors: truncated, malformed, unsupported, limit, io.
   virtual Status next(Token& token) = 0;
-  /// Returns another reader at the current place.
+  /// Returns another reader at the current position.
   virtual std::unique_ptr<TokenReader> clone() const = 0;
-  /// Returns the provider of a leaf whose elements are this token; valid as long as keeper() lives.
+  /// Returns the provider of a leaf whose elements are in this token; valid while keeper() lives.
   virtual Provider provider(const Token& bytes) const = 0;
   virtual std::shared_ptr<const void> keeper() const = 0;
 };
@@ -47,7 +48,7 @@ class TokenWriter {
   virtual Status begin_map(std::size_t entries) = 0;
   virtual Status key(std::string_view name) = 0;
   virtual Status begin_list(std::size_t entries) = 0;
-  /// Ends the innermost list or map.
+  /// Ends the innermost open list or map.
   virtual Status end() = 0;
   virtual Status nil() = 0;
   /// Writes a Rust struct without fields (`_b`).

@@ -1,4 +1,4 @@
-// Writes JSON, byte for byte like serde_json.
+// Writes JSON, byte for byte as serde_json does.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t buffer_size = std::size_t{256} << 10;
 
-/// The digits of each byte, and their count.
+/// The decimal digits of each byte, and their count.
 constexpr auto byte_texts = [] {
   std::array<std::array<char, 4>, 256> all{};
   for (unsigned i = 0; i < all.size(); ++i) {
@@ -28,10 +28,10 @@ constexpr auto byte_texts = [] {
   return all;
 }();
 
-/// Appends the shortest digits that read back as the same number, in the layout of Rust's `zmij` (serde_json before
-/// 1.0.147 has `ryu`, which writes no + before an exponent). `number` is finite.
+/// Appends the shortest digits that read back as the same number, in the layout of Rust's `zmij`. (serde_json before
+/// 1.0.147 uses `ryu`, which writes no + before an exponent.) `number` is finite.
 void append_f64(std::string& out, double number) {
-  // Contains a sign, a digit, a point, digits, and an exponent of two digits or more.
+  // Holds a sign, a digit, a point, digits, and an exponent of two digits or more.
   char text[32];
   const char* const end = std::to_chars(text, text + sizeof text, number, std::chars_format::scientific).ptr;
   const char* const e = std::find(static_cast<const char*>(text), end, 'e');
@@ -98,7 +98,7 @@ class JsonWriter final : public TokenWriter {
         return some();
       case Value::Kind::f64:
         if (!std::isfinite(*value.as_f64())) {
-          return Error(Errc::not_representable, "JSON has no such number")
+          return Error(Errc::not_representable, "JSON has no infinities and no NaN")
               .expected("a finite number")
               .found(std::to_string(*value.as_f64()));
         }
@@ -170,7 +170,7 @@ class JsonWriter final : public TokenWriter {
 
    private:
     static constexpr std::size_t block = 16;
-    /// Copies whole blocks; the next element overwrites the excess.
+    /// Copies whole blocks; the next element overwrites the excess bytes.
     char* put_between(char* to) const noexcept {
       for (std::size_t i = 0; i < width_; i += block) std::memcpy(to + i, between_.data() + i, block);
       return to + width_;

@@ -1,4 +1,4 @@
-// CBOR (RFC 8949), as far as Burnpack's descriptions use it: a bounded pull reader and a writer.
+// The part of CBOR (RFC 8949) that Burnpack's descriptions use: a bounded pull reader and a writer.
 //
 // Reads integers of any width, floats of 16, 32 and 64 bits, strings, bytes, lists, maps, bool and null. Rejects
 // indefinite lengths, tags and other simple values, which Burn does not write.
@@ -22,10 +22,10 @@ inline constexpr unsigned max_depth = 60;
 
 enum class Kind : std::uint8_t { none, natural, negative, bytes, text, list, map, boolean, null, real };
 
-/// Reads CBOR. Functions return false on an error and the first error stays, so calls chain with &&. Lengths are
-/// checked against the remaining bytes before they are used. The bytes must outlive the reader and its views. Errors:
-/// truncated, malformed (another kind, text that is not UTF-8), unsupported, out_of_range, limit (depth, memory),
-/// duplicate.
+/// Reads CBOR. Functions return false on an error, and the reader keeps the first error, so calls chain with &&.
+/// Lengths are checked against the remaining bytes before they are used. The bytes must outlive the reader and its
+/// views. Errors: truncated, malformed (another kind, text that is not UTF-8), unsupported, out_of_range, limit (depth,
+/// memory), duplicate.
 class Reader {
  public:
   /// `base`: offset of the bytes in the file; added to the offsets of errors.
@@ -33,7 +33,7 @@ class Reader {
 
   /// Returns the kind of the next value.
   Kind peek() const noexcept;
-  /// Begins a map; that many keys and values follow in turn.
+  /// Begins a map; `entries` keys and values follow, alternately.
   bool begin_map(std::uint64_t& entries) { return one(Kind::map, "a map", entries); }
   bool begin_list(std::uint64_t& elements) { return one(Kind::list, "a list", elements); }
   bool read_text(std::string_view& out);
@@ -50,7 +50,7 @@ class Reader {
   bool finish();
 
   bool ok() const noexcept { return !error_; }
-  /// Sets the error to a caller's finding about the last value, unless there already is one. Returns false.
+  /// Sets an error about the last value, unless the reader already has an error. Returns false.
   bool fail(Errc code, const char* message);
   bool fail(Error error);
   Status status() const { return error_ ? Status(*error_) : Status(); }
@@ -72,11 +72,11 @@ class Reader {
   std::optional<Error> error_{};
 };
 
-/// Converts the bits of a float of 2 or 4 bytes to those of a double. Uses integers, so that a signalling NaN stays
-/// one.
+/// Converts the bits of a 2-byte or 4-byte float to those of a double. Uses integer operations, so that a signalling
+/// NaN remains a signalling NaN.
 std::uint64_t widened_float(std::uint64_t bits, unsigned bytes);
-/// Converts the bits of a double to a narrower float if that keeps them. Returns nothing for signalling NaNs: Burn's
-/// writer does not narrow them.
+/// Converts the bits of a double to a narrower float if that preserves them. Returns nullopt for signalling NaNs,
+/// because Burn's writer does not narrow them.
 std::optional<std::uint64_t> narrowed_float(std::uint64_t bits, unsigned bytes);
 
 /// Appends CBOR to a string. The caller must write as many values as it passes to begin_map and begin_list.

@@ -59,7 +59,7 @@ class FileReader {
     }
     STELE_TRY_ASSIGN(tensors_, in_.little<std::uint64_t>());
     STELE_TRY_ASSIGN(pairs_, in_.little<std::uint64_t>());
-    // The smallest pair has 14 bytes, the smallest entry 25.
+    // The smallest pair has 14 bytes; the smallest tensor entry has 25.
     if (tensors_ > in_.left() / 25 || pairs_ > in_.left() / 14) {
       return Error(Errc::truncated, "the file is too short for its tensors and key-value pairs")
           .expected(std::to_string(tensors_) + " tensors and " + std::to_string(pairs_) + " pairs")
@@ -107,7 +107,7 @@ class FileReader {
     STELE_TRY_ASSIGN(const auto tensors, integer(split_tensors));
     if (count == 0 || count > max_split_files || !number || *number >= count || !tensors) {
       const auto shown = [](const std::optional<std::uint64_t>& n) { return n ? std::to_string(*n) : "none"; };
-      return Error(Errc::malformed, "the file's place in its split set is invalid")
+      return Error(Errc::malformed, "the file's position in its split set is invalid")
           .path(std::string(split_count))
           .expected("split.count from 1 to 65535, split.no below it, split.tensors.count")
           .found(std::to_string(count) + ", " + shown(number) + ", " + shown(tensors));
@@ -130,7 +130,7 @@ class FileReader {
           .expected("at most 4")
           .found(std::to_string(rank));
     }
-    // Entries are in a vector that grows: three times its content for a moment.
+    // The vector of entries grows: it temporarily needs three times its content.
     if (!memory_.take(3 * sizeof(TensorEntry) + sizeof(Node) + sizeof(LeafData) + 3 * sizeof(std::uint32_t) +
                       rank * sizeof(Extent) + name_.size())) {
       return index_error("the tensors' names and shapes need more memory than the file's size allows");
@@ -148,7 +148,7 @@ class FileReader {
     entry.dtype = dtype_of(type);
     entry.type = type;
     memory_.admit(in_.position() - start_ - name_.size(), index_rate::index);  // read_string() has admitted the name
-    if (entry.dtype == DType::none) {                                          // place() finds its size
+    if (entry.dtype == DType::none) {                                          // place() computes its size
       if (memory_.take(unreadable_memory + unknown_type(type).size())) return {};
       return index_error("the tensors' names and shapes need more memory than the file's size allows");
     }
@@ -172,7 +172,7 @@ class FileReader {
 
   std::uint64_t aligned(std::uint64_t n) const { return (n + alignment_ - 1) / alignment_ * alignment_; }
 
-  /// Every byte of the data belongs to one tensor or its padding, in order.
+  /// Checks that every byte of the data belongs to exactly one tensor or its padding, in order.
   Status place() {
     const std::uint64_t size = file_.source->size();
     if (file_.tensors.empty()) {
@@ -186,12 +186,12 @@ class FileReader {
       name_ = entry.name;
       start_ = data + at;
       if (entry.offset != at) {
-        return bad(Errc::malformed, "the tensor does not begin where the previous one and its padding end")
+        return bad(Errc::malformed, "the tensor does not begin directly after the previous tensor and its padding")
             .expected(std::to_string(at))
             .found(std::to_string(entry.offset));
       }
       const bool last = i + 1 == file_.tensors.size();
-      if (entry.dtype == DType::none) {  // up to the next tensor
+      if (entry.dtype == DType::none) {  // ends at the next tensor
         const std::uint64_t end = !last ? file_.tensors[i + 1].offset : size > data ? size - data : 0;
         entry.bytes = end > at ? end - at : 0;
       }
@@ -219,7 +219,7 @@ class FileReader {
   File file_;
   std::uint64_t tensors_ = 0, pairs_ = 0;
   std::uint64_t alignment_ = default_alignment;
-  std::string name_;         // of the current tensor, for errors
+  std::string name_;         // name of the current tensor, for errors
   std::uint64_t start_ = 0;  // offset of its entry or data
 };
 

@@ -1,4 +1,4 @@
-// One GGUF file: its header, before tensors become leaves.
+// The header of one GGUF file, before its tensors become leaves.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ struct TensorEntry {
   std::string_view name;          // interned in the builder
   Extent extents[max_rank] = {};  // outermost first
   std::uint8_t rank = 0;
-  DType dtype = DType::none;  // none: of an unknown type
+  DType dtype = DType::none;  // none: a tensor of an unknown type
   std::uint32_t type = 0;     // ggml's number
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;  // in the file
 };
 
-/// The place of a file in a split set.
+/// The position of a file in a split set.
 struct Split {
   std::uint64_t count = 1;    // number of files
   std::uint64_t number = 0;   // from 0
-  std::uint64_t tensors = 0;  // of all files
+  std::uint64_t tensors = 0;  // number of tensors in all files
 };
 
 struct File {

@@ -15,7 +15,7 @@
 namespace stele::inline v0::detail::gguf {
 namespace {
 
-/// Longest key in bytes, as in the specification.
+/// Maximum key length in bytes, from the specification.
 constexpr std::uint64_t max_key_bytes = 65535;
 
 Error too_large() { return index_error("the key-value pairs need more memory than the file's size allows"); }
@@ -24,7 +24,7 @@ std::optional<Type> type_of_code(std::uint32_t code) {
   return code < type_count ? std::optional(static_cast<Type>(code)) : std::nullopt;
 }
 
-/// Reads the elements of arrays and single values, from memory.
+/// Decodes the elements of arrays and single values from memory.
 struct Decoder {
   /// Returns a value of a type with a fixed size. Errors: malformed (a bool other than 0 and 1).
   static Result<Value> number(Type type, const std::byte* at) {
@@ -103,7 +103,7 @@ class Reader {
       STELE_TRY_ASSIGN(const std::uint32_t code, in_.little<std::uint32_t>());
       const auto type = type_of_code(code);
       if (!type) return unknown_type(code);
-      const std::size_t length = sizeof(std::uint64_t);  // of a string; read_string() admits its bytes
+      const std::size_t length = sizeof(std::uint64_t);  // read_string() admits the bytes after the length
       memory_.admit(length + sizeof code + (*type == Type::string ? length : size_of(*type)), index_rate::index);
       if (*type != Type::array) {
         STELE_TRY_ASSIGN(Value value, single(*type));
@@ -117,7 +117,7 @@ class Reader {
       return std::pair(PairType{Type::array, *of}, std::move(value));
     }();
     if (!read) return std::move(read).error().path(key).offset(start);
-    // The map may grow: three times its content for a moment.
+    // The map may grow: it temporarily needs three times its content.
     STELE_TRY(spend(3 * sizeof(Value::Map::value_type)));
     auto& [type, value] = *read;
     if (const auto usual = usual_type(value); !usual || !(*usual == type)) {
@@ -184,7 +184,7 @@ bool exact_in_f32(double x) {
          static_cast<double>(static_cast<float>(x)) == x;
 }
 
-/// The range of integers and kinds of numbers in a value or a list.
+/// The range of the integers, and the kinds of numbers, in a value or a list.
 struct Kinds {
   bool booleans = false, strings = false, floats = false, wide_floats = false, integers = false, other = false;
   std::int64_t low = 0, high = 0;
@@ -208,7 +208,7 @@ struct Kinds {
       other = true;
     }
   }
-  /// Returns true if every number fits the type.
+  /// Returns true if the type can store every number.
   bool fit(Type type) const {
     const auto within = [&](auto limits) {
       using T = decltype(limits);

@@ -1,5 +1,5 @@
-// Key-value pairs: bytes <-> Values. A Value does not show the width of a number, so the types that differ from those
-// the writer would choose are kept in Properties::types.
+// Converts key-value pairs between bytes and Values. A Value does not store the width of a number, so Properties::types
+// keeps the types that differ from the writer's choice.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,17 @@ struct PairType {
 /// Returns "u32", "[string]", …
 std::string spelled(PairType type);
 
-/// Returns the type that the writer chooses for a value: the one that llama.cpp's files have where one is usual. u32
-/// for an integer, i32 in an array, f32 for a number that is exact in it. Nothing if GGUF cannot hold the value.
+/// Returns the type that the writer chooses for a value: the type that llama.cpp's files use, if there is one.
+/// Otherwise u32 for an integer, i32 for integers in an array, and f32 for a number that f32 represents exactly.
+/// Returns nullopt if GGUF cannot store the value.
 std::optional<PairType> usual_type(const Value& value);
 
-/// Reads `count` pairs. `memory` has been admitted the bytes before them. Errors: malformed, duplicate, unsupported,
-/// truncated, limit.
+/// Reads `count` pairs. The caller has already admitted the preceding bytes to `memory`. Errors: malformed, duplicate,
+/// unsupported, truncated, limit.
 Status read_pairs(Cursor& in, std::uint64_t count, Properties& out, IndexBudget& memory);
 
-/// Appends a pair of a value for which usual_type() returned a type. `wanted` is the type that it had in a file, or
-/// empty; it applies if the value still fits it.
+/// Appends a pair whose value has a usual_type(). `wanted` is its type in the original file, or empty; it applies if
+/// the value still fits it.
 void write_pair(std::string& out, std::string_view key, const Value& value, std::string_view wanted);
 
 /// Appends a string with its length.
@@ -47,12 +48,13 @@ void write_number(std::string& out, T number) {
   out.append(bytes, sizeof bytes);
 }
 
-/// Reads a string of any length, counting its memory. The budget is raised for its bytes, not for those of its length.
+/// Reads a string of any length and counts its memory. The budget grows by the string's bytes, not by those of its
+/// length field.
 Result<std::string> read_string(Cursor& in, IndexBudget& memory, const char* what);
 
-/// Returns the reason why text cannot be a tensor's name, or nullptr: not UTF-8, or with a zero byte.
+/// Returns the reason why `text` cannot be a tensor's name (not UTF-8, or with a zero byte), or nullptr.
 const char* bad_name(std::string_view text) noexcept;
-/// Returns the reason why text cannot be a key, or nullptr: as for a name, or it is empty or too long.
+/// Returns the reason why `text` cannot be a key (the reasons of bad_name(), or it is empty or too long), or nullptr.
 const char* bad_key(std::string_view text) noexcept;
 
 }  // namespace stele::inline v0::detail::gguf

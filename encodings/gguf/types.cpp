@@ -7,7 +7,7 @@
 namespace stele::inline v0::detail::gguf {
 namespace {
 
-// enum ggml_type; blocks are 64 + the number.
+// enum ggml_type; block types are 64 + the number.
 constexpr std::array<std::pair<std::uint32_t, DType>, 8> plain = {{{0, DType::f32},
                                                                    {1, DType::f16},
                                                                    {24, DType::i8},
@@ -18,7 +18,7 @@ constexpr std::array<std::pair<std::uint32_t, DType>, 8> plain = {{{0, DType::f3
                                                                    {30, DType::bf16}}};
 constexpr std::uint32_t block_base = 64;
 
-// enum llama_ftype. Where several files of one dtype differ in their mixture, the first here is the one written.
+// enum llama_ftype. If several file types of one dtype differ in their mixture, the writer uses the first one here.
 constexpr std::array<std::pair<std::uint32_t, DType>, 35> file_types = {
     {{0, DType::f32},    {1, DType::f16},      {2, DType::q4_0},    {3, DType::q4_1},   {7, DType::q8_0},
      {8, DType::q5_0},   {9, DType::q5_1},     {10, DType::q2_k},   {12, DType::q3_k},  {11, DType::q3_k},
@@ -68,7 +68,7 @@ std::uint32_t file_type_of(DType dtype) noexcept {
 }
 
 DType dtype_of_file_type(std::uint64_t file_type) noexcept {
-  const std::uint64_t known = file_type & ~std::uint64_t{1024};  // the bit marks a guess
+  const std::uint64_t known = file_type & ~std::uint64_t{1024};  // bit 1024 marks a guessed type
   const auto found =
       std::find_if(file_types.begin(), file_types.end(), [&](const auto& p) { return p.first == known; });
   return found != file_types.end() ? found->second : DType::none;

@@ -11,9 +11,9 @@
 
 namespace stele::inline v0::detail::gguf {
 
-/// The dtype of ggml's type; DType::none for an unknown or removed one.
+/// Returns the dtype of a ggml type; DType::none for an unknown or removed type.
 DType dtype_of(std::uint32_t ggml_type) noexcept;
-/// ggml's type of a dtype; no_type if it has none.
+/// Returns the ggml type of a dtype; no_type if there is none.
 std::uint32_t type_of(DType dtype) noexcept;
 inline constexpr std::uint32_t no_type = 0xffffffff;
 
@@ -31,7 +31,7 @@ inline constexpr std::string_view alignment_key = "general.alignment";
 constexpr bool valid_alignment(std::uint64_t bytes) noexcept {
   return std::has_single_bit(bytes) && bytes >= 8 && bytes <= (std::uint64_t{1} << 31);
 }
-/// Prefix of the keys that give a file its place in a split set.
+/// Prefix of the keys that store a file's position in a split set.
 inline constexpr std::string_view split_prefix = "split.";
 inline constexpr std::string_view architecture_key = "general.architecture";
 inline constexpr std::string_view file_type_key = "general.file_type";
@@ -42,7 +42,7 @@ inline constexpr std::string_view own_architecture = "stele";
 
 /// Returns the number of general.file_type for files whose tensors mostly have this dtype; no_type if there is none.
 std::uint32_t file_type_of(DType dtype) noexcept;
-/// Returns the dtype that most tensors of a file with this number have; DType::none if unknown.
+/// Returns the dtype of most tensors in a file with this general.file_type; DType::none if unknown.
 DType dtype_of_file_type(std::uint64_t file_type) noexcept;
 
 }  // namespace stele::inline v0::detail::gguf

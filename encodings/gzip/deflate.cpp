@@ -13,7 +13,7 @@
 namespace stele::inline v0::detail::gzip {
 namespace {
 
-/// Size of the pieces that zlib gets, independent of the caller's pieces.
+/// Size of the pieces passed to zlib, independent of the caller's pieces.
 constexpr std::size_t buffer_size = std::size_t{64} << 10;
 
 }  // namespace
@@ -27,7 +27,7 @@ Deflater::Deflater(Framing framing, int level, int strategy) : state_(std::make_
   // 15: the largest window; 16: a gzip header; negative: no header.
   const int window = framing == Framing::gzip ? 15 + 16 : -15;
   if (deflateInit2(&state_->stream, level, Z_DEFLATED, window, 8, strategy) != Z_OK) throw std::bad_alloc();
-  state_->head.os = 255;  // unknown, so that all systems write equal bytes
+  state_->head.os = 255;  // unknown, so that all systems write the same bytes
   if (framing == Framing::gzip) deflateSetHeader(&state_->stream, &state_->head);
 }
 

@@ -1,4 +1,4 @@
-// The bytes of an archive's entry as a Source.
+// An archive's entry as a Source.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace stele::inline v0::detail::gzip {
 
-/// An entry in a Source: `compressed` bytes at `offset` are, or inflate to, `size` bytes with this CRC-32. `gzip`:
-/// members of a gzip file, which contain their CRCs.
+/// An entry in a Source: the `compressed` bytes at `offset` are, or inflate to, `size` bytes with this CRC-32. `gzip`:
+/// the bytes are members of a gzip file, which contain their CRCs.
 struct Data {
   std::uint64_t offset, compressed, size;
   std::uint32_t crc;
   bool gzip = false;
 };
 
-/// The bytes of an entry; checks the ranges of reads.
+/// The bytes of an entry. Checks the ranges of reads.
 class EntrySource : public Source {
  public:
   EntrySource(SourcePtr source, std::string name, const Data& data)
@@ -31,10 +31,10 @@ class EntrySource : public Source {
   virtual Status read(std::uint64_t offset, std::span<std::byte> out) const = 0;
 
   const SourcePtr source_;
-  mutable Data data_;  // the size of a gzip file is set later
+  mutable Data data_;  // not const: the size of a gzip file is set later
 };
 
-/// The bytes of an entry that is stored unchanged: a part of the archive, with its view().
+/// The bytes of an entry that is stored uncompressed: a part of the archive, with the archive's view().
 class StoredSource : public EntrySource {
  public:
   using EntrySource::EntrySource;

@@ -28,7 +28,7 @@ Result<bool> is_gzip(const Source& source) {
 }
 
 void add_unchecked_header(Report& report) {
-  report.add(Report::What::unchecked, "gzip header", "time, flags, system: no load reads them");
+  report.add(Report::What::unchecked, "gzip header", "time, flags, system: loads ignore them");
 }
 
 std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> out) noexcept {
@@ -41,18 +41,19 @@ std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::s
   z.next_out = reinterpret_cast<Bytef*>(out.data());
   z.avail_out = static_cast<uInt>(std::min(out.size(), max_piece));
   const uInt all = z.avail_out;
-  inflate(&z, Z_SYNC_FLUSH);  // as far as the input lasts
+  inflate(&z, Z_SYNC_FLUSH);  // stops at the end of the input
   const std::size_t made = all - z.avail_out;
   inflateEnd(&z);
   return out.first(made);
 }
 
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept {
-  return size == 0 ? crc : libdeflate_crc32(crc, data, size);  // which treats empty data as a new beginning
+  return size == 0 ? crc : libdeflate_crc32(crc, data, size);  // which treats empty data as a new start
 }
 
 std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept {
-  // The sum is linear: `a` moves over zeros in place of `b`. libdeflate does that faster than zlib up to some KiB.
+  // The CRC is linear: `a` is advanced over zeros in place of `b`. For up to some KiB, libdeflate is faster at this
+  // than zlib.
   static constexpr std::byte zeros[4096]{};
   if (length_of_b <= sizeof zeros) return ~crc32(~a, zeros, static_cast<std::size_t>(length_of_b)) ^ b;
   return static_cast<std::uint32_t>(::crc32_combine(a, b, static_cast<z_off_t>(length_of_b)));

@@ -29,7 +29,7 @@ Error wrong_crc(const Source& source, const Data& data, std::uint32_t found) {
 
 // ---- Inflater
 
-/// Contains its own address, so it never moves.
+/// Contains its own address, so it is never moved.
 class Inflater::State {
  public:
   explicit State(bool gzip) {
@@ -43,9 +43,9 @@ class Inflater::State {
   ~State() { inflateEnd(&stream); }
 
   z_stream stream{};
-  std::uint64_t used = 0;  // of the compressed bytes
+  std::uint64_t used = 0;  // number of compressed bytes used
   std::uint64_t made = 0;
-  std::uint32_t crc = 0;  // of all inflated bytes
+  std::uint32_t crc = 0;  // CRC of all inflated bytes
 };
 
 Inflater::Inflater(const Source& source, const Data& data)
@@ -91,7 +91,7 @@ Error Inflater::bad(const char* why) const {
   return Error(Errc::malformed, why).file(source_.name()).offset(data_.offset + state_->used);
 }
 
-/// Reads at least one byte. Returns 0 at the end.
+/// Reads at least one byte, or returns 0 at the end.
 Result<std::size_t> Inflater::some(std::span<std::byte> out) {
   z_stream& z = state_->stream;
   z.next_out = reinterpret_cast<Bytef*>(out.data());
@@ -104,7 +104,7 @@ Result<std::size_t> Inflater::some(std::span<std::byte> out) {
     const bool all = state_->used == data_.compressed;
     if (result == Z_STREAM_END) {
       ended_ = !data_.gzip || all;
-      if (!ended_) inflateReset(&z);  // another member
+      if (!ended_) inflateReset(&z);  // another member follows
       continue;
     }
     if (result == Z_BUF_ERROR && all) {
@@ -130,7 +130,7 @@ Error Inflater::damage() const {
       .offset(data_.offset + state_->used);
 }
 
-/// Supplies more compressed bytes after all have been used, if there are more.
+/// Supplies more compressed bytes, if there are any, after zlib has used all previous ones.
 Status Inflater::feed() {
   z_stream& z = state_->stream;
   const std::uint64_t left = data_.compressed - state_->used;
@@ -195,22 +195,22 @@ Status InflatedSource::read(std::uint64_t offset, std::span<std::byte> out) cons
     }
   }
   STELE_TRY(make(*inflater, out));
-  // A kept state has the CRC of all bytes before it, so a reader that reaches the end has checked everything.
+  // A kept state includes the CRC of all bytes before it, so a reader that reaches the end has checked everything.
   if (inflater->made() == data_.size) return inflater->finish();
   inflater_ = std::move(inflater);
   return {};
 }
 
-/// Reads the next bytes, all of which must exist.
+/// Reads the next bytes; the data must contain all of them.
 Status InflatedSource::make(Inflater& inflater, std::span<std::byte> out) const {
   const bool known = size_known_;
   STELE_TRY_ASSIGN(const std::size_t made, next(inflater, out));
   if (made == out.size()) return {};
-  if (known) return inflater.make(out.subspan(made));  // for its error
+  if (known) return inflater.make(out.subspan(made));  // fails with the right error
   return Error(Errc::truncated, "the read passes the end of the gzip data").file(name()).offset(inflater.made());
 }
 
-/// Reads the next bytes. Returns fewer only at the end, which sets the size. Keeps states as it reads.
+/// Reads the next bytes. Returns fewer only at the end, and then sets the size. Keeps states as it reads.
 Result<std::size_t> InflatedSource::next(Inflater& inflater, std::span<std::byte> out) const {
   std::size_t made = 0;
   while (made != out.size()) {
@@ -223,7 +223,7 @@ Result<std::size_t> InflatedSource::next(Inflater& inflater, std::span<std::byte
     if (inflater.made() == next && next < data_.size) keep(inflater);
   }
   if (inflater.made() > max_size_) {
-    return Error(Errc::limit, "the gzip data inflates to more than its limit")
+    return Error(Errc::limit, "the gzip data inflates to more than the limit")
         .file(name())
         .expected("at most " + std::to_string(max_size_) + " bytes")
         .hint("raise LoadOptions::limits.total_bytes");
@@ -238,7 +238,7 @@ Result<std::size_t> InflatedSource::next(Inflater& inflater, std::span<std::byte
 void InflatedSource::keep(Inflater& inflater) const {
   kept_.push_back(inflater.keep());
   if (kept_.size() < max_kept || size_known_) return;
-  // Every other one, so that the kept states do not depend on the final size.
+  // Keeps every second state, so that the kept states do not depend on the final size.
   for (std::size_t i = 0; i < max_kept / 2; ++i) kept_[i] = std::move(kept_[2 * i + 1]);
   kept_.resize(max_kept / 2);
   step_ *= 2;

@@ -1,4 +1,4 @@
-// DEFLATE data (RFC 1951), of a zip entry or of the members of a gzip file, inflated at once or as a Source.
+// DEFLATE data (RFC 1951) of a zip entry or of a gzip file's members, inflated at once or as a Source.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@
 
 namespace stele::inline v0::detail::gzip {
 
-// Bytes whose CRC is computed while they are in cache.
+// Size of a piece: its CRC is computed while it is in the cache.
 inline constexpr std::size_t piece_size = std::size_t{128} << 10;
 
 Error wrong_crc(const Source& source, const Data& data, std::uint32_t found);
 
-/// Inflates from the beginning, or from a kept state.
+/// Inflates from the beginning or from a kept state.
 class Inflater {
  public:
   /// zlib's state after some bytes.
@@ -38,9 +38,9 @@ class Inflater {
   std::unique_ptr<State> keep();
   /// Reads the next bytes. Returns fewer only at the end.
   Result<std::size_t> next(std::span<std::byte> out);
-  /// Reads the next bytes, all of which must exist.
+  /// Reads the next bytes; the data must contain all of them.
   Status make(std::span<std::byte> out);
-  /// Checks, after the last byte, that the data end here too, and that they are correct.
+  /// Checks, after the last byte, that the compressed data ends here too, and that its checksum and length are correct.
   Status finish();
 
  private:
@@ -56,11 +56,11 @@ class Inflater {
   Bytes input_;
 };
 
-/// Inflated data, read at any position. Keeps states of zlib, from which a read begins.
+/// Inflated data with random access. Keeps zlib states, from which reads start.
 class InflatedSource final : public EntrySource {
  public:
   InflatedSource(SourcePtr source, std::string name, const Data& data);
-  /// A gzip file: its size is known at the end of the pass. `max_size`: as for Gzip.
+  /// Opens a gzip file, whose size is known only at the end of the pass. `max_size` is that of Gzip.
   InflatedSource(const SourcePtr& source, std::uint64_t max_size);
   ~InflatedSource() override;
 

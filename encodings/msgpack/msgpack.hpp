@@ -1,6 +1,6 @@
-// MessagePack, as a pull reader of tokens and a writer. The first byte of a value declares its type:
+// MessagePack: a pull reader of tokens, and a writer. The first byte of a value declares its type:
 //
-//  1. 00-7f, e0-ff: that integer. c0: nil. c2, c3: false, true.
+//  1. 00-7f, e0-ff: the integer itself. c0: nil. c2, c3: false, true.
 //  2. cc, cd, ce, cf: u8 to u64. d0, d1, d2, d3: i8 to i64. ca, cb: f32, f64. All big-endian, as are lengths.
 //  3. a0-bf: a string of up to 31 bytes; d9, da, db: u8, u16, u32 length, string.
 //  4. c4, c5, c6: u8, u16, u32 length, bytes.
@@ -9,7 +9,7 @@
 //  6. d4, d5, d6, d7, d8: an extension of 1, 2, 4, 8, 16 bytes; c7, c8, c9: u8, u16, u32 length. Its type in one
 //     byte, then its content.
 //
-// Rejects keys that are not strings, and extensions unless asked for. Source:
+// The reader rejects keys that are not strings, and extensions unless the caller accepts them. Source:
 // https://github.com/msgpack/msgpack/blob/master/spec.md.
 #pragma once
 
@@ -30,7 +30,7 @@ namespace stele::inline v0::detail::msgpack {
 
 /// Maximum nesting of lists and maps.
 inline constexpr unsigned max_depth = 64;
-/// Maximum length of a string, also of a key.
+/// Maximum length of a string or key in bytes.
 inline constexpr std::size_t max_string_bytes = Cursor::max_taken_bytes;
 
 struct Token {
@@ -39,8 +39,8 @@ struct Token {
     text,       // `text`; also the keys of maps
     scalar,     // `scalar`: bool, i64, u64, f64
     bytes,      // `size` bytes from offset `at` on, which the reader skips
-    list,       // continues to its `end`
-    map,        // keys and values in turn, continues to its `end`
+    list,       // its values follow, then `end`
+    map,        // its keys and values follow alternately, then `end`
     end,        // ends a list, a map, an entered extension or the document
     extension,  // `type`, and `size` bytes from offset `at` on, which the reader skips unless enter() follows
   };
@@ -60,7 +60,7 @@ class Reader {
   explicit Reader(SourcePtr source, bool extensions = false) : in_(std::move(source)), extensions_(extensions) {}
   /// Reads the next token. Errors: truncated, malformed, unsupported, limit, io.
   Status next(Token& token);
-  /// Continues inside the extension that was read last, whose content is one value and an end. Errors: limit.
+  /// Continues inside the extension that was read last, whose content is one value and an end token. Errors: limit.
   Status enter(const Token& token);
   const SourcePtr& source() const noexcept { return in_.source(); }
 
@@ -74,11 +74,11 @@ class Reader {
 
   Cursor in_;
   bool extensions_;
-  std::uint64_t skip_ = 0;  // bytes of an extension that is not entered
+  std::uint64_t skip_ = 0;  // bytes of the last extension, if enter() was not called
   unsigned depth_ = 0;
   std::array<std::uint64_t, max_depth + 1> left_{1};  // remaining values at each depth
   std::array<bool, max_depth + 1> map_{};             // true for a map, where keys and values alternate
-  std::array<std::uint64_t, max_depth + 1> end_{};    // where an entered extension ends; else 0
+  std::array<std::uint64_t, max_depth + 1> end_{};    // offset of the end of an entered extension; else 0
 };
 
 /// Writes values in their shortest encodings. The caller must write as many values as it passes to begin_map and
@@ -89,11 +89,11 @@ class Writer {
   explicit Writer(Gather* out) noexcept : out_(out) {}
   Status begin_map(std::size_t entries) { return sized(entries, 0x80, 16, 0xde, 1); }
   Status begin_list(std::size_t entries) { return sized(entries, 0x90, 16, 0xdc, 1); }
-  /// Writes the header of `size` bytes, and counts them. The caller appends them to the Gather.
+  /// Writes the header of `size` bytes, and counts those bytes. The caller appends them to the Gather.
   Status begin_bytes(std::uint64_t size);
   /// Writes the header of an extension whose content has `size` bytes. The caller writes the content.
   Status begin_extension(std::int8_t type, std::uint64_t size);
-  /// Errors: also not_representable (longer than the reader reads).
+  /// Errors: also not_representable (the string exceeds the reader's limit).
   Status text(std::string_view text);
   Status nil() { return byte(0xc0); }
   Status value(const Value& value);

@@ -13,8 +13,9 @@ Status scalar(Token& token, Value value) {
 }
 
 Error unsupported(const Token& token, unsigned mark) {
-  return Error(mark == 0xc1 ? Errc::malformed : Errc::unsupported,
-               mark == 0xc1 ? "the byte begins no MessagePack value" : "the reader does not support extension types")
+  return Error(mark == 0xc1 ? Errc::malformed : Errc::unsupported, mark == 0xc1
+                                                                       ? "the byte does not begin a MessagePack value"
+                                                                       : "the reader does not support extension types")
       .offset(token.offset)
       .found("byte " + std::to_string(mark));
 }
@@ -27,7 +28,7 @@ Status Reader::next(Token& token) {
   if (left_[depth_] == 0) {
     token.kind = Token::Kind::end;
     if (end_[depth_] != 0 && end_[depth_] != token.offset) {
-      return Error(Errc::malformed, "the extension has another length than its value")
+      return Error(Errc::malformed, "the extension's length differs from that of its value")
           .offset(token.offset)
           .expected("the end at byte " + std::to_string(end_[depth_]));
     }
@@ -52,7 +53,7 @@ Status Reader::next(Token& token) {
   return value(token, mark);
 }
 
-/// Reads a value whose mark has no value or length of its own.
+/// Reads a value whose mark does not contain the value or its length.
 Status Reader::value(Token& token, unsigned mark) {
   const auto number = [&](unsigned log) { return in_.big(std::size_t{1} << log); };
   switch (mark) {

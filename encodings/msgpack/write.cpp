@@ -6,7 +6,7 @@
 namespace stele::inline v0::detail::msgpack {
 namespace {
 
-/// Returns the base-2 logarithm of the bytes that a number takes: 1, 2, 4 or 8.
+/// Returns the base-2 logarithm of the number's size in bytes: 1, 2, 4 or 8.
 unsigned log_of(std::uint64_t n) { return n <= UINT8_MAX ? 0 : n <= UINT16_MAX ? 1 : n <= UINT32_MAX ? 2 : 3; }
 
 }  // namespace
@@ -76,7 +76,7 @@ Status Writer::byte(unsigned b) {
   return put(bytes);
 }
 
-/// Writes a mark, and 1, 2, 4 or 8 bytes.
+/// Writes a mark and a number of 1, 2, 4 or 8 bytes.
 Status Writer::number(unsigned mark, unsigned log, std::uint64_t n) {
   std::byte bytes[9] = {static_cast<std::byte>(mark)};
   const std::size_t size = std::size_t{1} << log;
@@ -96,8 +96,8 @@ Status Writer::integer(std::int64_t n) {
   return number(0xd0 + log, log, static_cast<std::uint64_t>(n));
 }
 
-/// Writes a length: in the mark `small` if it is below `few`, else after one of the marks that begin at `large`, the
-/// first for a length of 1 << `min_log` bytes.
+/// Writes a length: in the mark `small` if it is less than `few`; else after one of the marks that begin at `large`,
+/// the first of which has a length of 1 << `min_log` bytes.
 Status Writer::sized(std::uint64_t n, unsigned small, unsigned few, unsigned large, unsigned min_log) {
   if (n < few) return byte(small + static_cast<unsigned>(n));
   const unsigned log = std::max(log_of(n), min_log);

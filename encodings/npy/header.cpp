@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::size_t version_end = 8;
-constexpr std::size_t narrow_begin = 10, wide_begin = 12;  // offsets of the header with a length of 16 and 32 bits
+constexpr std::size_t narrow_begin = 10, wide_begin = 12;  // offsets of the header after a length of 16 and of 32 bits
 
-/// NumPy's names without the byte order.
+/// NumPy's type names, without the byte order.
 constexpr std::array<std::pair<DType, std::string_view>, 14> types = {{
     {DType::boolean, "b1"},
     {DType::i8, "i1"},
@@ -47,10 +47,10 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Returns a part of the file for a message.
+/// Returns an excerpt of the file for a message.
 std::string shown(std::string_view text) { return std::string(text.substr(0, 80)); }
 
-/// Returns the reason why elements of this kind are no tensor.
+/// Returns the reason why stele cannot read elements of this kind as a tensor.
 const char* refused(char kind) {
   switch (kind) {
     case 'O':
@@ -68,13 +68,14 @@ const char* refused(char kind) {
   }
 }
 
-/// Parses the literal. Python accepts more than NumPy writes; this grammar is what NumPy and programs like it write:
+/// Parses the literal. Python accepts more than NumPy writes; this grammar covers the output of NumPy and similar
+/// programs:
 ///
 ///   dict  = '{' [ item { ',' item } [ ',' ] ] '}'
 ///   item  = string ':' ( string | 'True' | 'False' | tuple )
 ///   tuple = '(' ')' | '(' number ',' [ number { ',' number } [ ',' ] ] ')'
 ///
-/// Strings have no escapes; numbers may end with L, as Python 2 wrote them.
+/// Strings have no escapes. Numbers may end with L, as in files of Python 2.
 class Literal {
  public:
   Literal(std::string_view text, std::size_t base) : text_(text), base_(base) {}
@@ -105,7 +106,7 @@ class Literal {
         .found(shown(text_.substr(at_, 20)));
   }
 
-  /// Skips white space and returns the next character; NUL at the end.
+  /// Skips white space and returns the next character, or NUL at the end.
   char peek() {
     const auto is_space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
     while (at_ < text_.size() && is_space(text_[at_])) ++at_;
@@ -134,7 +135,7 @@ class Literal {
     return text_.substr(begin, end - begin);
   }
 
-  /// Returns the text of the list that begins here, up to its bracket.
+  /// Returns the text of the list that begins here, up to its closing bracket.
   std::string_view list() const {
     std::size_t depth = 0;
     char quote = '\0';
@@ -188,11 +189,12 @@ class Literal {
       array.element_size = stele::element_size(found->first);
     } else if (type == "V1" || type == "V2") {
       array.element_size = type == "V1" ? 1 : 2;
-    } else if (type == "f1") {  // ml_dtypes writes only this 8-bit float as a number; NumPy does not read it
+    } else if (type == "f1") {  // ml_dtypes writes only this 8-bit float as a typed number; NumPy cannot read it
       array.dtype = DType::f8_e5m2;
       array.element_size = 1;
     }
-    // One byte has no order, and neither have bytes without a type; NumPy writes | then, other programs < as well.
+    // A single byte has no byte order, and neither have untyped bytes. NumPy then writes |; other programs also write
+    // <.
     const bool unordered = byte_order == '|' && (array.element_size == 1 || type == "V2");
     array.big_endian = byte_order == '>';
     if (array.element_size != 0 && (byte_order == '<' || byte_order == '>' || unordered)) return {};
@@ -216,7 +218,7 @@ class Literal {
       at_ += static_cast<std::size_t>(end - first);
       if (at_ < text_.size() && text_[at_] == 'L') ++at_;
       array.shape.push_back(extent);
-      // Without a comma, Python reads parentheses around a number as the number.
+      // Without a comma, Python reads a number in parentheses as a plain number.
       if (array.shape.size() == 1 && peek() != ',') return bad(",");
     }
     return take(')');
@@ -249,7 +251,7 @@ Result<std::span<const std::byte>> header_of(const Source& source, std::uint64_t
   STELE_TRY(want(std::min<std::uint64_t>(size, wide_begin)));
   const std::string_view begin = text_of(known).substr(0, std::min<std::uint64_t>(size, magic.size()));
   if (begin != magic.substr(0, begin.size())) {
-    return Error(Errc::bad_magic, "the bytes are not an array of NumPy").offset(0).expected("93 'NUMPY'");
+    return Error(Errc::bad_magic, "the data is not a NumPy array").offset(0).expected("93 'NUMPY'");
   }
   if (size < narrow_begin) return truncated(narrow_begin);
   const unsigned major = std::to_integer<unsigned>(known[6]), minor = std::to_integer<unsigned>(known[7]);
@@ -284,7 +286,7 @@ Result<Array> parse(std::span<const std::byte> header, std::uint64_t size) {
   if (!bytes || *bytes != left) {
     const bool more = bytes && *bytes < left;
     return Error(bytes && !more ? Errc::truncated : Errc::malformed,
-                 more ? "bytes follow the elements of the array" : "the array ends before its elements do")
+                 more ? "bytes follow the elements of the array" : "the array ends inside its elements")
         .offset(array.data)
         .expected(bytes ? std::to_string(*bytes) + " bytes" : "less than 2^64 bytes")
         .found(bytes ? std::to_string(left) : to_string(array.shape));
@@ -306,14 +308,14 @@ DType void_named(std::string_view name) noexcept {
 
 std::string header_text(DType dtype, std::span<const Extent> shape) {
   std::string text;
-  text.reserve(2 * alignment);  // enough for most
+  text.reserve(2 * alignment);  // sufficient for most headers
   text += magic;
   text += std::string_view("\1\0\0\0", 4);
   text += "{'descr': '";
   text += element_size(dtype) == 1 ? '|' : '<';
   text += type_of(dtype);
   text += "', 'fortran_order': False, 'shape': (";
-  // NumPy leaves space for a first extent of up to 21 digits, so that arrays can grow in place.
+  // NumPy reserves space for a first extent of up to 21 digits, so that arrays can grow in place.
   std::size_t space = shape.empty() ? 0 : 21;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::string extent = std::to_string(shape[i]);

@@ -1,4 +1,4 @@
-// The header of one array. docs/formats/numpy.md describes the bytes.
+// The header of one NumPy array. docs/formats/numpy.md describes the bytes.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ namespace stele::inline v0::detail::numpy {
 
 /// Maximum size of a header in bytes: the default of numpy.load's max_header_size.
 inline constexpr std::uint64_t max_header = 10'000;
-/// Maximum number of dimensions on save: NPY_MAXDIMS of NumPy 2.
+/// Maximum rank on save: NPY_MAXDIMS of NumPy 2.
 inline constexpr std::uint32_t max_rank = 64;
-/// The elements begin at a multiple of this, as in files of NumPy from 1.14 on.
+/// The elements begin at a multiple of this number, as in files of NumPy 1.14 and later.
 inline constexpr std::uint64_t alignment = 64;
 
 /// The contents of a header.
 struct Array {
-  DType dtype = DType::none;  // none: elements of element_size bytes without a type
+  DType dtype = DType::none;  // none: untyped elements of element_size bytes
   unsigned element_size = 0;
   bool big_endian = false;
   bool fortran = false;
@@ -34,22 +34,22 @@ struct Array {
   std::uint64_t bytes = 0;  // size of the elements
 };
 
-/// Returns the bytes before the elements of an array that is stored in `size` bytes at `offset`. `known` are bytes of
-/// it that the caller has; `buffer` holds the header if they are too few. Offsets of errors count from `offset`.
-/// Errors: bad_magic, truncated, unsupported (the version), limit (max_header), io.
+/// Returns the bytes before the elements of an array that is stored in `size` bytes at `offset`. `known` are the
+/// array's first bytes if the caller already has them; `buffer` receives the header if these are too few. Offsets in
+/// errors count from `offset`. Errors: bad_magic, truncated, unsupported (the version), limit (max_header), io.
 Result<std::span<const std::byte>> header_of(const Source& source, std::uint64_t offset, std::uint64_t size,
                                              std::span<const std::byte> known, Bytes& buffer);
-/// Parses these bytes, and compares the size of the elements with the rest of `size`. Errors: malformed, truncated,
-/// unsupported (elements that are no numbers).
+/// Parses the result of header_of(), and compares the size of the elements with the rest of `size`. Errors: malformed,
+/// truncated, unsupported (elements that are not numbers).
 Result<Array> parse(std::span<const std::byte> header, std::uint64_t size);
 
-/// Returns true for dtypes that NumPy has.
+/// Returns true if NumPy has this dtype.
 bool has(DType dtype) noexcept;
-/// Returns true for dtypes whose elements NumPy stores without a type.
+/// Returns true if NumPy stores elements of this dtype as untyped bytes.
 bool is_void(DType dtype) noexcept;
-/// Returns the dtype of is_void() with this name, or none.
+/// Returns the dtype with this name for which is_void() is true, or DType::none.
 DType void_named(std::string_view name) noexcept;
-/// Returns the bytes before the elements of an array: those that NumPy writes, for dtypes of has() or is_void().
+/// Returns the header that NumPy writes before an array's elements, for dtypes of has() or is_void().
 std::string header_text(DType dtype, std::span<const Extent> shape);
 
 }  // namespace stele::inline v0::detail::numpy

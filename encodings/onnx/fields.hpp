@@ -1,4 +1,4 @@
-// Numbers of ONNX: fields of its messages (onnx.proto3), dtypes. docs/formats/onnx.md describes the files.
+// ONNX's numbers: fields of its messages (onnx.proto3), dtypes. docs/formats/onnx.md describes the files.
 #pragma once
 
 #include <cstdint>
@@ -42,12 +42,12 @@ inline constexpr std::uint32_t values = 1, indices = 2;
 /// TensorProto.DataLocation.EXTERNAL.
 inline constexpr std::uint64_t external_location = 1;
 
-/// Protocol buffers bound a message.
+/// Maximum size of a protobuf message in bytes.
 inline constexpr std::uint64_t max_message = 0x7fffffff;
 
-/// Returns TensorProto.DataType of a dtype; 0: there is none.
+/// Returns the TensorProto.DataType of a dtype; 0 if there is none.
 std::uint32_t code_of(DType dtype) noexcept;
-/// Returns the dtype of a TensorProto.DataType; none: stele has no such dtype.
+/// Returns the dtype of a TensorProto.DataType; DType::none if stele does not have it.
 DType dtype_of(std::uint64_t code) noexcept;
 
 }  // namespace stele::inline v0::detail::onnx

@@ -16,66 +16,67 @@
 
 namespace stele::inline v0::detail::onnx {
 
-/// Bytes of the file.
+/// A range of bytes of the file.
 struct Range {
   std::uint64_t begin = 0, end = 0;
 };
 
 /// A message that contains tensors.
 struct Message {
-  std::uint32_t field = 0;         // its number in the message around it
+  std::uint32_t field = 0;         // its number in the enclosing message
   Range range;                     // from the tag on
-  std::uint64_t begin = 0;         // of its content
-  std::uint32_t outer = no_index;  // the message around it; no_index: the model
+  std::uint64_t begin = 0;         // offset of its content
+  std::uint32_t outer = no_index;  // the enclosing message; no_index: the model
 };
 
-/// The place of a tensor in the file.
+/// The location of a tensor in the file.
 struct Place {
   enum class Form : std::uint8_t {
-    initializer,  // of the graph
+    initializer,  // an initializer of the graph
     tensor,       // another TensorProto
-    numbers,      // an attribute that holds the numbers itself: value_floats of a Constant
+    numbers,      // an attribute that contains the numbers itself: value_floats of a Constant
   };
-  std::uint32_t tensor = 0;  // its number in the file's order
+  std::uint32_t tensor = 0;  // its index in the order of the file
   Form form = Form::initializer;
   std::uint32_t field = 0;           // its number in the message
   Range range{};                     // from the tag on
-  std::uint32_t message = no_index;  // that contains it
+  std::uint32_t message = no_index;  // the message that contains it
   bool external = false;             // the elements are in another file
-  bool unreadable = false;           // it is no tensor
-  std::vector<Range> kept{};         // the fields besides dims, data_type and those of the elements
+  bool unreadable = false;           // it is not a tensor that stele can read
+  std::vector<Range> kept{};         // all fields except dims, data_type and those of the elements
 };
 
 struct Model {
-  Range graph;  // the field, from the tag on
+  Range graph;  // the graph's field, from the tag on
   bool has_operations = false;
   std::map<std::string, std::string> metadata;
-  std::uint64_t capacity = 0;         // bytes of tensors that its files can hold
-  std::shared_ptr<const void> files;  // what the tensors' providers point to
-  // Only if asked for:
+  std::uint64_t capacity = 0;         // maximum number of tensor bytes that its files can contain
+  std::shared_ptr<const void> files;  // owns the data that the tensors' providers point to
+  // Set only on request:
   std::deque<Message> messages;
   std::deque<Place> places;
   struct Property {
     std::string key;
     Range field;
   };
-  std::vector<Property> properties;  // of metadata_props
+  std::vector<Property> properties;  // entries of metadata_props
 };
 
 enum class Wanted : std::uint8_t {
   tensors,
-  places,  // and the places of tensors and properties, for a save into the model
-  graph,   // the graph's initializers, and the tensors of its and its functions' nodes by the name name_of_attribute()
+  places,  // also the places of tensors and properties, for a save into the model
+  graph,   // also the graph's initializers, and the tensors in nodes of the graph and its functions, named by
+           // name_of_attribute()
 };
 
-/// Receives the tensors in the file's order, with their whole names.
+/// Receives the tensors in the file's order, with their full names.
 using TakeTensor = std::function<Status(const TensorEntry& tensor)>;
 
-/// Reads a model. `memory`: what opening the file may take. Errors: malformed, duplicate (keys of metadata), truncated,
-/// unsupported (a source without a bundle), limit, those of `take` and of reading.
+/// Reads a model. `memory` bounds the memory for opening the file. Errors: malformed, duplicate (keys of metadata),
+/// truncated, unsupported (a source without a bundle), limit, those of `take` and of reading.
 Result<Model> read_model(SourcePtr source, IndexBudget& memory, Wanted wanted, const TakeTensor& take);
 
-/// Returns the name of an attribute's tensor, which begins at this offset. No initializer has it.
+/// Returns the name of the attribute's tensor that begins at this offset. No initializer has such a name.
 std::string name_of_attribute(std::uint64_t offset);
 
 }  // namespace stele::inline v0::detail::onnx

@@ -21,7 +21,7 @@ namespace {
 using protobuf::each;
 using protobuf::Fields;
 
-/// Returns the field of TensorProto that holds elements of this dtype, if they are not raw.
+/// Returns the field of TensorProto that stores elements of this dtype outside raw_data.
 std::uint32_t typed_field(DType dtype) noexcept {
   switch (dtype) {
     case DType::f32:
@@ -43,11 +43,11 @@ std::uint32_t typed_field(DType dtype) noexcept {
 constexpr LeafOps in_memory{
     .view = [](const void* at, std::uint64_t) -> const std::byte* { return static_cast<const std::byte*>(at); }};
 
-/// Owns what the providers point to.
+/// Owns the data that the providers point to.
 struct Files {
   SourcePtr model;
-  std::mutex mutex;                                   // of the places where reads of varints ended
-  std::unordered_map<std::string, SourcePtr> others;  // by location
+  std::mutex mutex;                                   // guards the positions at which reads of varints ended
+  std::unordered_map<std::string, SourcePtr> others;  // other files, by location
   std::deque<Varints> varints;
   std::deque<std::vector<std::byte>> numbers;
 };
@@ -91,7 +91,8 @@ class ModelReader {
       STELE_TRY(add_found());
     }
     if (!graph) return bad(Errc::malformed, "the model has no graph", source.size());
-    // Any number of initializers may refer to one range of a file. A number of one byte may be an element of eight.
+    // Any number of initializers may refer to one range of a file. A one-byte varint may encode an element of eight
+    // bytes.
     std::uint64_t held = add_scaled(0, source.size(), sizeof(std::uint64_t));
     for (const auto& [location, file] : files_->others) held = checked_add(held, file->size()).value_or(UINT64_MAX);
     model_.capacity = std::max<std::uint64_t>(held, 1);
@@ -100,14 +101,14 @@ class ModelReader {
   }
 
  private:
-  /// A TensorProto as far as it is read.
+  /// The parts of a TensorProto that have been read.
   struct Parsed {
     std::string name;
     std::vector<Extent> shape;
     std::uint64_t code = 0;
-    std::string unreadable{};  // the reason
+    std::string unreadable{};  // the reason why stele cannot read it; else empty
     bool external = false;
-    std::uint32_t field = 0;  // that holds the elements; 0: none
+    std::uint32_t field = 0;  // the field that contains the elements; 0: none
     Range elements{};
     std::string location, offset, length;
   };
@@ -121,20 +122,20 @@ class ModelReader {
                                : index_error("the model's index needs more memory than the file's size allows");
   }
 
-  /// A tensor whose name is not complete: names of tensors in nodes and subgraphs begin with those around them, which
-  /// may follow in the file.
+  /// A tensor whose name is incomplete: names of tensors in nodes and subgraphs begin with the names of the enclosing
+  /// ones, which may come later in the file.
   struct Found {
     std::string name;
-    bool is_value = false;  // of the current node's attribute itself, not of a subgraph in it
+    bool is_value = false;  // the value of the current node's attribute itself, not part of a subgraph in it
     DType dtype = DType::none;
     std::vector<Extent> shape{};
     std::uint64_t bytes = 0;
     Provider provider{};
-    std::string unreadable{};  // the reason
+    std::string unreadable{};  // the reason why stele cannot read it; else empty
     Place place{};
   };
 
-  /// Reads the fields that have a length or a number, of a message inside the model.
+  /// Reads the length-delimited and varint fields of a message inside the model.
   template <class Take>
   Status each_in(Fields& in, Take take) {
     if (open_.size() == max_nesting) {
@@ -147,7 +148,7 @@ class ModelReader {
     return {};
   }
 
-  /// Puts `text` before the names of the tensors found since the `first`.
+  /// Prepends `text` to the names of the tensors found from index `first` on.
   Status put_before(std::size_t first, const std::string& text) {
     for (std::size_t i = first; i < found_.size(); ++i) {
       std::string& name = found_[i].name;
@@ -158,7 +159,7 @@ class ModelReader {
     return {};
   }
 
-  /// Hands the tensors over, whose names are complete.
+  /// Passes on the tensors; their names are complete.
   Status add_found() {
     for (Found& found : found_) {
       STELE_TRY(take_({found.name, found.dtype, found.shape, found.bytes, found.provider, found.unreadable}));
@@ -209,7 +210,7 @@ class ModelReader {
     memory_.admit(output.size() + name.size() + op.size(), index_rate::index);
     const auto begin = found_.begin() + static_cast<std::ptrdiff_t>(first);
     const bool constant = op == "Constant" && (domain.empty() || domain == "ai.onnx");
-    // Numbers of other operators are their settings.
+    // Numeric attributes of other operators are settings, not tensors.
     const auto is_setting = [&](const Found& f) {
       return !constant && f.is_value && f.place.form == Place::Form::numbers;
     };
@@ -273,7 +274,7 @@ class ModelReader {
     return put_before(first, name);
   }
 
-  /// The numbers of an attribute.
+  /// The numbers in an attribute.
   struct Numbers {
     std::vector<float> floats;
     std::vector<std::int64_t> ints;
@@ -287,12 +288,12 @@ class ModelReader {
     return floats ? in.floats(numbers.floats) : in.integers(numbers.ints);
   }
 
-  /// Makes a tensor of an attribute `value_float`, `value_floats`, `value_int` or `value_ints`.
+  /// Makes a tensor from an attribute `value_float`, `value_floats`, `value_int` or `value_ints`.
   Status add_numbers(const Fields& in, const std::string& name, Numbers& numbers) {
     const bool floats = name == "value_float" || name == "value_floats";
     const bool scalar = name == "value_float" || name == "value_int";
     if (!floats && !scalar && name != "value_ints") return {};
-    if (scalar) numbers.floats.resize(1), numbers.ints.resize(1);  // a writer may leave out a 0
+    if (scalar) numbers.floats.resize(1), numbers.ints.resize(1);  // a writer may omit a 0
     auto& bytes = files_->numbers.emplace_back();
     const auto put = [&]<class Bits>(const auto& list, Bits) {
       bytes.resize(sizeof(Bits) * list.size());
@@ -376,7 +377,7 @@ class ModelReader {
     return add(std::move(found), in);
   }
 
-  /// Reads a SparseTensorProto, which has the name of its values.
+  /// Reads a SparseTensorProto. Its name is that of its values.
   Status read_sparse(Fields& in) {
     std::string name;
     bool external = false;
@@ -393,7 +394,7 @@ class ModelReader {
     return {};
   }
 
-  /// Adds a field that is no tensor of a known kind, with its bytes.
+  /// Adds a field that is not a tensor of a known kind, with its bytes.
   Status add_unread(const Fields& in, Place::Form form, std::string reason, std::string name) {
     memory_.admit(std::min<std::uint64_t>(in.end() - in.tag(), unreadable_memory), index_rate::token);
     Found found;
@@ -443,7 +444,7 @@ class ModelReader {
           STELE_TRY(read_text(in, tensor.name));
           if (places_) kept.push_back({in.tag(), in.end()});
           break;
-        case tensor_field::string_data:  // data_type says it, too
+        case tensor_field::string_data:  // data_type also declares it
           break;
         case tensor_field::segment:
           tensor.unreadable = "a segment of a tensor";
@@ -465,7 +466,7 @@ class ModelReader {
           tensor.elements = {in.begin(), in.end()};
           break;
         case tensor_field::external_data:
-          if (!in.has_length()) return bad(Errc::malformed, "an entry of external_data is no message", in.tag());
+          if (!in.has_length()) return bad(Errc::malformed, "an entry of external_data is not a message", in.tag());
           STELE_TRY(read_location(in.message(), tensor));
           break;
         case tensor_field::data_location:
@@ -486,7 +487,7 @@ class ModelReader {
       return {};
     };
     if (in.is_number()) return add(in.number());
-    if (!in.has_length()) return bad(Errc::malformed, "the extents are no varints", in.tag(), tensor.name);
+    if (!in.has_length()) return bad(Errc::malformed, "the extents are not encoded as varints", in.tag(), tensor.name);
     for (Fields packed = in.message();;) {
       STELE_TRY_ASSIGN(const auto extent, packed.element());
       if (!extent) return {};
@@ -538,7 +539,7 @@ class ModelReader {
     return {};
   }
 
-  /// Returns where the elements are, `bytes` of them.
+  /// Returns the provider of the elements, which take `bytes` bytes.
   Result<Provider> provider_of(Parsed& tensor, DType dtype, std::uint64_t bytes, std::uint64_t at) {
     if (tensor.external) {
       if (tensor.field != 0) return bad(Errc::malformed, "an initializer has its elements twice", at, tensor.name);
@@ -606,7 +607,7 @@ class ModelReader {
       return bad(Errc::malformed, "the offset or length of the elements is not a number", at, tensor.name)
           .found(tensor.offset + ", " + tensor.length);
     }
-    if (length != bytes && length != 0) {  // 0: none is given
+    if (length != bytes && length != 0) {  // 0: no length is stored
       return bad(Errc::malformed, "the length of the initializer does not match its dtype and shape", at, tensor.name)
           .expected(std::to_string(bytes) + " bytes")
           .found(std::to_string(length));
@@ -628,21 +629,21 @@ class ModelReader {
   const TakeTensor& take_;
   bool places_, graph_only_;
   Model model_;
-  /// A message around the current field, and its number in the model if it contains a tensor.
+  /// An enclosing message of the current field, and its number in the model if it contains a tensor.
   struct Open {
     Message message;
     std::uint32_t number = no_index;
   };
   std::vector<Open> open_;
-  std::deque<Found> found_;      // whose names are not complete
-  std::uint64_t trainings_ = 0;  // messages of training_info so far
-  std::uint32_t tensors_ = 0;    // handed over so far
+  std::deque<Found> found_;      // tensors whose names are incomplete
+  std::uint64_t trainings_ = 0;  // number of training_info messages so far
+  std::uint32_t tensors_ = 0;    // number of tensors passed on so far
 };
 
 }  // namespace
 
 std::string name_of_attribute(std::uint64_t offset) {
-  std::string name(1, '\0');  // which ONNX's names do not have
+  std::string name(1, '\0');  // NUL does not occur in ONNX's names
   return name + std::to_string(offset);
 }
 

@@ -1,4 +1,4 @@
-// What is around the initializers of a model that is exported.
+// The parts of an exported model around its initializers.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ std::size_t Varints::unit_of(DType dtype) noexcept { return std::max<std::size_t
 
 Error Varints::bad(const char* message, std::uint64_t at) const { return Error(Errc::malformed, message).offset(at); }
 
-/// Returns true if `value` is an element.
+/// Returns true if `value` fits an element of the dtype.
 bool Varints::fits(std::uint64_t value) const noexcept {
   const auto number = static_cast<std::int64_t>(value);
   const auto within = [&]<class T>(T) {
@@ -36,14 +36,15 @@ bool Varints::fits(std::uint64_t value) const noexcept {
     case DType::i4:
     case DType::u4:
     case DType::f4_e2m1:
-      // The onnx package 1.16 writes the byte of two elements as a signed number.
+      // The onnx package 1.16 writes a byte with two elements as a signed number.
       return value <= 0xff || within(std::int8_t());
     default:
       return value >> (8 * unit_of(dtype_)) == 0;
   }
 }
 
-/// Calls `take(bytes)` for each element from a place on, while it returns true. Returns the place after them.
+/// Calls `take(bytes)` for each element from `place` on, until it returns false. Returns the place after the last
+/// element.
 template <class Take>
 Result<Varints::Place> Varints::each(Place place, Take take) const {
   Cursor in(*model_);

@@ -1,4 +1,4 @@
-// Elements of a tensor that are packed varints.
+// Tensor elements stored as packed varints.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,22 @@
 
 namespace stele::inline v0::detail::onnx {
 
-/// Each varint is an element, or for 4-bit dtypes a byte of two elements.
+/// Decodes varints. Each varint is one element; for 4-bit dtypes it is a byte with two elements.
 class Varints {
  public:
-  /// `model` and `mutex`, which guards the places where reads ended, outlive it.
+  /// `model` and `mutex` must outlive it. The mutex guards the positions at which reads ended.
   Varints(const SourcePtr& model, std::mutex& mutex, Range range, DType dtype)
       : model_(&model), mutex_(&mutex), range_(range), dtype_(dtype) {}
 
   /// Returns the size of an element in memory.
   static std::size_t unit_of(DType dtype) noexcept;
-  /// The provider of a leaf. Errors: malformed (more or fewer elements than bytes, elements that do not fit the dtype).
+  /// Returns the provider of a leaf. Errors: malformed (a wrong number of elements, elements that do not fit the
+  /// dtype).
   Provider provider() const noexcept;
 
  private:
   struct Ops;
-  /// An element's number and the offset of its varint.
+  /// An element's index and the offset of its varint.
   struct Place {
     std::uint64_t element, at;
   };
@@ -43,7 +44,7 @@ class Varints {
   std::mutex* mutex_;
   Range range_;
   DType dtype_;
-  mutable Place last_{0, 0};  // where the last read ended, so that reads in order decode each element once
+  mutable Place last_{0, 0};  // end of the last read, so that reads in order decode each element once
 };
 
 }  // namespace stele::inline v0::detail::onnx

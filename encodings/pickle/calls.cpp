@@ -1,14 +1,14 @@
-// Names and calls. Calls of the standard library's plain types make the container; memory bounds what they copy, since
-// few bytes may ask for many copies of one list.
+// Names and calls. A call of one of the standard library's plain types builds the container. The memory budget bounds
+// the copies, because few bytes may request many copies of one list.
 #include "encodings/pickle/machine.hpp"
 
 namespace stele::inline v0::detail::pickle {
 namespace {
 
 struct Renamed {
-  Name old, now;  // a name that is empty stands for all others of the module
+  Name old, now;  // an empty name matches all other names of the module
 };
-// Source: CPython 3.13, Lib/_compat_pickle.py, without modules that models have no use for.
+// Source: CPython 3.13, Lib/_compat_pickle.py, without the modules that models do not use.
 constexpr Renamed renamed[] = {
     {{"__builtin__", "xrange"}, {"builtins", "range"}},
     {{"__builtin__", "reduce"}, {"functools", "reduce"}},
@@ -87,7 +87,7 @@ Status Machine::stack_global() {
                     static_cast<std::uint32_t>(name_size));
 }
 
-/// Pushes a name whose parts are in the text.
+/// Pushes a name whose parts are already in the text.
 Status Machine::put_global(std::uint64_t module, std::uint32_t module_size, std::uint64_t name,
                            std::uint32_t name_size) {
   if (protocol_ < 3) {
@@ -95,7 +95,7 @@ Status Machine::put_global(std::uint64_t module, std::uint32_t module_size, std:
     const Name old = {all.substr(static_cast<std::size_t>(module), module_size),
                       all.substr(static_cast<std::size_t>(name), name_size)};
     const Name now = name_in_python3(old);
-    const bool other_name = now.name.data() != old.name.data();  // else only the module's
+    const bool other_name = now.name.data() != old.name.data();  // otherwise only the module's name changes
     if (now.module.data() != old.module.data()) {
       module = out_.text_.size();
       module_size = static_cast<std::uint32_t>(now.module.size());
@@ -165,7 +165,7 @@ Result<Ref> Machine::call(Ref callable, Ref args, bool is_new) {
   return make(Node{.kind = Kind::object, .callable = callable, .args = args});
 }
 
-/// Calls a name of the standard library that makes a plain object; returns no_ref for any other call.
+/// Calls a name of the standard library that builds a plain object; returns no_ref for any other call.
 Result<Ref> Machine::call_plain(Ref callable, Ref args, bool is_new) {
   const std::string_view module = out_.module(callable), name = out_.name(callable);
   const std::uint32_t count = this->count(args);
@@ -176,7 +176,7 @@ Result<Ref> Machine::call_plain(Ref callable, Ref args, bool is_new) {
     STELE_TRY_ASSIGN(const Ref none, shared(empty_tuple_, Node{.kind = Kind::tuple}));
     return make(Node{.kind = Kind::object, .callable = of, .args = none});
   }
-  if (is_new && count != 0) return no_ref;  // the class's __new__, which may ignore its arguments
+  if (is_new && count != 0) return no_ref;  // the class's __new__ may ignore its arguments
   if (module == "collections" && (name == "OrderedDict" || name == "Counter" || name == "defaultdict")) {
     return call_dict(callable, args);
   }
@@ -189,7 +189,8 @@ Result<Ref> Machine::call_plain(Ref callable, Ref args, bool is_new) {
   return no_ref;
 }
 
-/// Makes a dict: without arguments, of a list of pairs, or of a dict. A defaultdict has a factory before these.
+/// Builds a dict: an empty one without arguments, or from a list of pairs or a dict. A defaultdict has its factory as
+/// the first argument.
 Result<Ref> Machine::call_dict(Ref callable, Ref args) {
   const std::string_view name = out_.name(callable);
   const bool has_factory = name == "defaultdict" && count(args) != 0;
@@ -200,7 +201,7 @@ Result<Ref> Machine::call_dict(Ref callable, Ref args) {
     const Ref from = item(args, first);
     if (kind(from) == Kind::dict) {
       STELE_TRY(copy(from));
-    } else if ((kind(from) == Kind::list || kind(from) == Kind::tuple) && name != "Counter") {  // which would count
+    } else if ((kind(from) == Kind::list || kind(from) == Kind::tuple) && name != "Counter") {  // Counter counts
       STELE_TRY(copy_pairs(from));
     } else {
       return no_ref;
@@ -235,7 +236,7 @@ Result<Ref> Machine::call_bytes(Ref args, bool is_array) {
   return no_ref;
 }
 
-/// Returns the bytes of a string of characters below 256: protocol 2 has no bytes, and stores them so.
+/// Returns the bytes encoded as a string of characters below 256, which is how protocol 2 stores bytes.
 Result<Ref> Machine::encode(Ref text, Ref encoding) {
   if (kind(text) != Kind::string || kind(encoding) != Kind::string) return no_ref;
   if (out_.text(encoding) != "latin1" && out_.text(encoding) != "latin-1") return no_ref;

@@ -9,7 +9,7 @@ Status Machine::mark() {
 }
 
 Status Machine::pop_value() {
-  if (!marks_.empty() && marks_.back() == stack_.size()) return marks_.pop_back(), Status();  // as CPython
+  if (!marks_.empty() && marks_.back() == stack_.size()) return marks_.pop_back(), Status();  // as CPython does
   STELE_TRY(need(1));
   stack_.pop_back();
   return {};
@@ -76,8 +76,8 @@ Status Machine::add_many() {
   return add_top(first, op_);
 }
 
-/// Adds the values of the stack from number `first` on to the container below them, as the operation of many values
-/// `op` does, and removes them.
+/// Adds the stack's values from index `first` on to the container below them, as the operation `op` (for many values)
+/// does, and removes them from the stack.
 Status Machine::add_top(std::size_t first, unsigned op) {
   const Ref to = stack_[first - 1];
   const auto values = above(first);
@@ -97,7 +97,7 @@ Status Machine::add_top(std::size_t first, unsigned op) {
   return {};
 }
 
-/// Adds items, or entries of an object. `values` are not in items_.
+/// Adds items, or entries of an object. `values` must not be a part of items_.
 Status Machine::add(Ref to, std::span<const Ref> values, bool entries) {
   if (values.empty()) return {};
   STELE_TRY(room(items_, values.size()));

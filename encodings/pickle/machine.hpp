@@ -14,26 +14,27 @@
 
 namespace stele::inline v0::detail::pickle {
 
-/// Maximum length of an integer (64 KiB): it is taken from the cursor at once.
+/// Maximum length of an integer (64 KiB): the cursor provides it in one piece.
 inline constexpr std::uint64_t max_integer_bytes = Cursor::max_taken_bytes;
 /// Maximum length of the name of a module, class or function (4 KiB): bounds error messages and reports.
 inline constexpr std::uint64_t max_name_bytes = 4096;
-/// Maximum number of a memo's entry beyond the number of operations so far (65,536: 256 KiB). A pickler counts its
-/// entries, so their numbers are below that of the operations, except in a pickle that continues another's memo.
+/// Maximum difference of a memo entry's number and the number of operations so far (65,536: 256 KiB). A pickler counts
+/// its entries, so their numbers are below that of the operations, except in a pickle that continues another pickle's
+/// memo.
 inline constexpr std::uint64_t max_memo_gap = 65536;
 
-/// Returns true for what Python decodes as UTF-8 with "surrogatepass": a lone surrogate is three bytes.
+/// Returns true if Python decodes the text as UTF-8 with "surrogatepass", where a lone surrogate has three bytes.
 bool is_python_text(std::string_view text) noexcept;
 
 struct Name {
   std::string_view module, name;
 };
-/// Returns the name in Python 3 of a name in Python 2; the same for any other.
+/// Returns the Python 3 name for a Python 2 name, and any other name unchanged.
 Name name_in_python3(Name name) noexcept;
 
 /// Memory grows with the operations: an operation of one byte takes at most 120 bytes (TUPLE1: a node and a run in
-/// arrays that double, an item, the item again when finished). So index_rate::token admits every pickle, except where
-/// calls copy what they are given (see calls.cpp); memory bounds these.
+/// arrays that double, an item, and the item again when finished). index_rate::token is therefore enough for every
+/// pickle, unless calls copy their arguments (see calls.cpp); the memory budget bounds these.
 class Machine {
  public:
   Machine(Cursor& in, IndexBudget& memory) noexcept : in_(in), memory_(memory) { integers_.fill(no_ref); }
@@ -43,19 +44,20 @@ class Machine {
   friend struct Table;
   using Node = Objects::Node;
   using Refs = std::vector<Ref>;
-  /// A part of a container that lies in one piece of items_. Containers grow in turn, so each is a list of runs until
-  /// finish(). The low half of a node's `number` is the last run of its items, the high half that of its entries.
+  /// A part of a container that is contiguous in items_. The machine may extend containers alternately, so each
+  /// container is a list of runs until finish(). The low half of a node's `number` is the last run of its items, the
+  /// high half that of its entries.
   struct Run {
     std::uint32_t begin, count, next;
   };
 
   // read.cpp: the stack, values.
-  /// "the pickle's APPENDS <what>", at the operation's offset.
+  /// Returns the error "the pickle's APPENDS ..." at the operation's offset.
   Error bad(std::string_view what, Errc code = Errc::malformed) const;
   Error wrong(const char* expected, Ref found) const;
   Error over(const char* what, std::uint64_t limit) const;
   Error full() const { return index_error("the pickle's objects need more memory than allowed").offset(at_); }
-  /// Makes room for `more` further elements.
+  /// Reserves memory for `more` further elements.
   template <class T>
   Status room(T& all, std::size_t more = 1) {
     if (all.capacity() - all.size() >= more) return {};
@@ -72,14 +74,14 @@ class Machine {
   Result<Ref> make(const Node& node);
   Result<Ref> shared(Ref& ref, const Node& node);
   Status put_integer(std::int64_t value);
-  /// Removes the topmost mark; returns the number of the first value after it.
+  /// Removes the topmost mark; returns the index of the first value after it.
   Result<std::size_t> unmark();
   /// Reads `size` bytes into the text; returns a node of that kind.
   Result<Node> text(Kind kind, std::uint64_t size);
   /// Appends bytes to the text.
   Status keep(const char* bytes, std::size_t size);
   std::string_view text(const Node& node) const noexcept;
-  /// Reads a line of a name into the text; returns its length.
+  /// Reads a line with a name into the text; returns its length.
   Result<std::uint32_t> line();
   Status run_one();
 
@@ -145,14 +147,14 @@ class Machine {
   IndexBudget& memory_;
   Objects out_;
   Refs stack_;
-  std::vector<std::uint32_t> marks_;  // sizes of the stack
+  std::vector<std::uint32_t> marks_;  // sizes of the stack at the marks
   Refs memo_;
-  std::size_t memo_count_ = 0;  // entries of the memo that are set
+  std::size_t memo_count_ = 0;  // number of memo entries that are set
   Refs items_;
   std::vector<Run> runs_;
   Refs scratch_;
   unsigned op_ = 0;
-  std::uint64_t argument_ = 0;  // of the operation: a number, a length
+  std::uint64_t argument_ = 0;  // argument of the operation: a number or a length
   unsigned protocol_ = 0;
   std::uint64_t at_ = 0;          // offset of the operation
   std::uint64_t operations_ = 0;  // number of operations so far
@@ -161,7 +163,7 @@ class Machine {
   std::array<Ref, 256> integers_;
 };
 
-/// Calls `f` with the items of a container, run by run; `f` may not add any.
+/// Calls `f` with the items of a container, run by run; `f` must not add items.
 template <class F>
 Status Machine::each(Ref container, F f) const {
   const Node& node = out_.nodes_[container];

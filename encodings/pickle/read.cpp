@@ -12,14 +12,14 @@ constexpr const char* kind_names[] = {"None",     "a bool", "an integer", "an in
 
 }  // namespace
 
-/// The operations by their byte. Those without a function are known, and unsupported: text of protocol 0, classes of
-/// protocol 1, numbers for names (copyreg's registry), buffers outside the pickle.
+/// The operations, indexed by their byte. Known operations without a function are unsupported: text of protocol 0,
+/// classes of protocol 1, numbers for names (copyreg's registry), buffers outside the pickle.
 struct Table {
   struct Operation {
     const char* name = nullptr;
-    unsigned width = 0;  // bytes of its argument, a little-endian number
+    unsigned width = 0;  // size of its argument in bytes, a little-endian number
     Status (Machine::*run)() = nullptr;
-    std::uint64_t mask = 0;  // of the bits of its argument
+    std::uint64_t mask = 0;  // mask for the bits of its argument
   };
 
   constexpr Table() {
@@ -98,7 +98,7 @@ constexpr Table operations;
 }  // namespace
 
 bool is_python_text(std::string_view text) noexcept {
-  // 0xed begins no other character than one of D000 to DFFF; 0xa0 follows it from D800 on.
+  // 0xed is the first byte only of characters D000 to DFFF; from D800 on, the second byte is at least 0xa0.
   std::size_t begin = 0;
   for (std::size_t at = text.find('\xed'); at != text.npos; at = text.find('\xed', at + 1)) {
     if (text.size() - at < 3 || (text[at + 1] & 0xe0) != 0xa0 || (text[at + 2] & 0xc0) != 0x80) continue;
@@ -129,7 +129,7 @@ Result<Objects> Machine::run() {
   STELE_TRY_ASSIGN(const std::byte* head, in_.take(2));
   const auto version = pickle::protocol(std::span(head, 2));
   if (!version) {
-    return Error(Errc::bad_magic, "no pickle of protocol 2 to 5 begins here")
+    return Error(Errc::bad_magic, "the data does not begin with a pickle of protocol 2 to 5")
         .offset(at_)
         .expected("bytes 128, 2 to 5")
         .found("bytes " + std::to_string(std::to_integer<unsigned>(head[0])) + ", " +
@@ -143,7 +143,7 @@ Result<Objects> Machine::run() {
 
 Status Machine::run_one() {
   at_ = in_.position();
-  // Nearly always, all of an operation is in memory.
+  // Usually the whole operation is in memory.
   if (const auto bytes = in_.ready(); bytes.size() > sizeof argument_) {
     op_ = std::to_integer<unsigned>(bytes[0]);
     const Table::Operation& operation = operations.all[op_];
@@ -158,7 +158,7 @@ Status Machine::run_one() {
   const Table::Operation& operation = operations.all[op_];
   if (operation.run == nullptr) {
     if (operation.name != nullptr) return bad("is not supported", Errc::unsupported);
-    return Error(Errc::malformed, "the byte is no operation of a pickle").offset(at_).found(std::to_string(op_));
+    return Error(Errc::malformed, "the byte is not a pickle operation").offset(at_).found(std::to_string(op_));
   }
   if (operation.width != 0) {
     STELE_TRY_ASSIGN(const std::byte* bytes, in_.take(operation.width));
@@ -202,7 +202,7 @@ Result<Ref> Machine::make(const Node& node) {
   return static_cast<Ref>(out_.nodes_.size() - 1);
 }
 
-/// Returns `ref`; makes it of `node` first if it is not yet made.
+/// Returns `ref`; creates it from `node` first if it does not exist yet.
 Result<Ref> Machine::shared(Ref& ref, const Node& node) {
   if (ref == no_ref) {
     STELE_TRY_ASSIGN(ref, make(node));
@@ -232,7 +232,7 @@ Result<Objects::Node> Machine::text(Kind kind, std::uint64_t size) {
                   .kind = kind,
                   .first_item = static_cast<std::uint32_t>(size),
                   .item_count = static_cast<std::uint32_t>(size >> 32)};
-  while (size != 0) {  // piece by piece: a gzip file may be shorter than left()
+  while (size != 0) {  // in pieces, because a gzip file may be shorter than left()
     const auto piece = static_cast<std::size_t>(std::min<std::uint64_t>(size, Cursor::max_taken_bytes));
     STELE_TRY_ASSIGN(const std::byte* bytes, in_.take(piece));
     STELE_TRY(keep(reinterpret_cast<const char*>(bytes), piece));
@@ -275,7 +275,7 @@ Status Machine::long_integer() {
   auto size = static_cast<std::size_t>(argument_);
   STELE_TRY_ASSIGN(const std::byte* bytes, in_.take(size));
   const auto at = [&](std::size_t i) { return std::to_integer<unsigned>(bytes[i]); };
-  while (size > 8 && at(size - 1) == ((at(size - 2) & 0x80) != 0 ? 0xff : 0)) --size;  // bytes that repeat the sign
+  while (size > 8 && at(size - 1) == ((at(size - 2) & 0x80) != 0 ? 0xff : 0)) --size;  // redundant sign bytes
   if (size <= 8) {
     std::uint64_t n = size != 0 && (at(size - 1) & 0x80) != 0 ? ~std::uint64_t{0} : 0;
     for (std::size_t i = size; i-- != 0;) n = n << 8 | at(i);
@@ -288,7 +288,7 @@ Status Machine::long_integer() {
 }
 
 Status Machine::real() {
-  std::uint64_t bits = 0;  // the one big-endian number
+  std::uint64_t bits = 0;  // the only big-endian number
   for (unsigned i = 0; i < 64; i += 8) bits = bits << 8 | (argument_ >> i & 0xff);
   return push(Node{.number = bits, .kind = Kind::real});
 }
@@ -315,7 +315,7 @@ Status Machine::put_at(std::uint64_t index) {
   STELE_TRY(need(1));
   if (index >= memo_.size()) {
     if (index >= operations_ + max_memo_gap) {
-      return bad("stores to an entry of the memo that no pickler reaches", Errc::limit)
+      return bad("stores to a memo entry with an implausibly high number", Errc::limit)
           .expected("less than " + std::to_string(operations_ + max_memo_gap))
           .found(std::to_string(index));
     }

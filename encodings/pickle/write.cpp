@@ -12,12 +12,12 @@ void little(std::string& out, std::uint64_t n, unsigned size) {
   out.append(bytes, size);
 }
 
-/// Appends LONG1: the fewest bytes of two's complement that hold `n` with `sign`, 0 or 0xff.
+/// Appends LONG1: the shortest two's complement form of `n` with `sign`, 0 or 0xff.
 void long1(std::string& out, std::uint64_t n, unsigned sign) {
   unsigned size = 8;
   const auto byte = [&](unsigned i) { return static_cast<unsigned>(n >> 8 * i) & 0xff; };
   while (size > 1 && byte(size - 1) == sign && (byte(size - 2) & 0x80) == (sign & 0x80)) --size;
-  const bool more = (byte(size - 1) & 0x80) != (sign & 0x80);  // another byte for the sign
+  const bool more = (byte(size - 1) & 0x80) != (sign & 0x80);  // one more byte for the sign
   out.push_back('\x8a');
   out.push_back(static_cast<char>(size + (more ? 1 : 0)));
   little(out, n, size);
@@ -60,7 +60,7 @@ void Writer::real(double value) {
 
 void Writer::string(std::string_view text) {
   const bool fits = text.size() <= UINT32_MAX;
-  out_.push_back(fits ? 'X' : '\x8d');  // BINUNICODE8 of protocol 4, which CPython reads in any protocol
+  out_.push_back(fits ? 'X' : '\x8d');  // BINUNICODE8 belongs to protocol 4, but CPython reads it in any protocol
   little(out_, text.size(), fits ? 4 : 8);
   out_.append(text);
 }

@@ -70,7 +70,7 @@ Status Fields::integers(std::vector<std::int64_t>& out) {
     out.push_back(static_cast<std::int64_t>(number_));
     return {};
   }
-  if (!has_length()) return bad("the integers of a protobuf field are no varints");
+  if (!has_length()) return bad("the integers of a protobuf field are not varints");
   for (Fields packed = message();;) {
     STELE_TRY_ASSIGN(const auto value, packed.element());
     if (!value) return {};

@@ -1,6 +1,6 @@
-// Protobuf's wire format (https://protobuf.dev/programming-guides/encoding/): reads messages field by field from
-// memory, and writes fields. No message is built, so a program of a gigabyte needs memory for its names only. Groups
-// are rejected.
+// Protobuf's wire format (https://protobuf.dev/programming-guides/encoding/). Reads messages from memory field by
+// field, and writes fields. Builds no message objects, so reading a gigabyte needs memory only for names. Rejects
+// groups.
 #pragma once
 
 #include <cstddef>
@@ -26,18 +26,18 @@ class Reader {
   /// Returns true if the current field is length-delimited: bytes, a string, a message or packed numbers.
   bool has_length() const noexcept { return type_ == 2; }
 
-  /// Returns the current field's varint, bytes, string or message. A field of another wire type is an error.
+  /// Returns the current field's varint, bytes, string or message. A field of a different wire type is an error.
   std::uint64_t number() noexcept;
   std::span<const std::byte> bytes() noexcept;
   std::string_view text() noexcept;
   Reader message() noexcept;
-  /// Returns the number of a field of 4 bytes.
+  /// Returns the current 4-byte field as a number.
   std::uint32_t fixed32() noexcept;
 
-  /// Reads the next of packed varints, which message() returns. Returns false at the end, or after an error.
+  /// Reads the next packed varint of a span from message(). Returns false at the end, or after an error.
   bool varint(std::uint64_t& out) noexcept { return fault_ == nullptr && at_ != bytes_.size() && take_varint(out); }
 
-  /// Errors: malformed.
+  /// Returns the first error. Errors: malformed.
   Status status() const;
 
  private:

@@ -1,4 +1,4 @@
-// Which objects of a file contain tensors.
+// Finds the objects of a file that contain tensors.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class Contents {
   Result<bool> has_tensor(pickle::Ref r, int depth = 0) {
     if (r == pickle::no_ref) return false;
     if (known_[r] != State::unknown) return known_[r] == State::yes;
-    if (depth > max_depth) return Error(Errc::limit, "objects are nested too deep, or contain themselves");
-    known_[r] = State::no;  // of an object inside itself
+    if (depth > max_depth) return Error(Errc::limit, "objects are nested too deeply, or contain themselves");
+    known_[r] = State::no;  // the result for an object inside itself
     if (tensors_.form(r) != Tensors::Form::other) {
       known_[r] = State::yes;
       return true;

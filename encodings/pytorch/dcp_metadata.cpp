@@ -23,11 +23,12 @@ using pickle::Ref;
 constexpr const char* whole_name = ".metadata";
 constexpr std::string_view rank_prefix = "__", rank_suffix = ".metadata";
 
-/// Maximum number of attributes of a dataclass that are searched: instances may share them, and the known ones have 6.
+/// Maximum number of attributes searched in a dataclass instance: instances may share attributes, and the known classes
+/// have 6.
 constexpr std::size_t max_attributes = 64;
-/// Maximum length of a path, as that of Linux.
+/// Maximum length of a path: that of Linux.
 constexpr std::size_t max_path_bytes = 4096;
-/// Maximum number of files: bounds those that the metadata make the reader open.
+/// Maximum number of files: bounds the files that hostile metadata makes the reader open.
 constexpr std::size_t max_files = 100'000;
 
 Error bad(std::string_view message) { return Error(Errc::malformed, message); }
@@ -43,7 +44,7 @@ std::optional<std::uint64_t> rank_of(std::string_view name) {
   return error == std::errc() && end == name.data() + name.size() ? std::optional(rank) : std::nullopt;
 }
 
-/// Returns the names of the metadata of the processes, by rank.
+/// Returns the names of the processes' metadata files, by rank.
 std::vector<std::string> rank_files(const std::vector<std::string>& names) {
   std::vector<std::pair<std::uint64_t, std::string>> ranks;
   for (const std::string& name : names) {
@@ -56,7 +57,7 @@ std::vector<std::string> rank_files(const std::vector<std::string>& names) {
   return files;
 }
 
-/// The metadata of all files so far.
+/// The merged metadata of all files so far.
 struct Found {
   DcpIndex index;
   std::map<std::string, std::uint32_t, std::less<>> items, files;  // by name
@@ -65,7 +66,7 @@ struct Found {
 /// Reads one file of metadata.
 class MetadataReader {
  public:
-  /// `rank`: other files may have the same items.
+  /// `rank`: other metadata files may contain the same items.
   MetadataReader(const pickle::Objects& objects, bool rank, Found& found, IndexBudget& memory)
       : objects_(objects),
         rank_(rank),
@@ -99,13 +100,13 @@ class MetadataReader {
   struct Place {
     std::uint32_t item;
     std::uint32_t rank;
-    std::size_t offsets;  // in offsets_
+    std::size_t offsets;  // index in offsets_
     Ref info;
   };
 
   // ---- objects
 
-  /// Returns true for an instance of a class of torch.distributed, whose modules have moved.
+  /// Returns true for an instance of a class of torch.distributed; its modules have been renamed over time.
   bool is_instance(Ref r, std::string_view name) const {
     if (!objects_.is(r, Kind::object)) return false;
     const Ref type = objects_.callable(r);
@@ -163,7 +164,7 @@ class MetadataReader {
     return {};
   }
 
-  /// Returns the number of an item by its name; `absent` if there is none. Objects share names: each is looked up once.
+  /// Returns the index of the item with this name, or `absent`. Objects share names, so each name is looked up once.
   std::uint32_t item_of(Ref name) {
     if (!objects_.is(name, Kind::string)) return absent;
     std::uint32_t& known = item_of_[name];
@@ -235,7 +236,7 @@ class MetadataReader {
     std::uint32_t& known = file_of_[path];
     if (known != unknown) return known;
     const std::string_view text = objects_.text(path);
-    if (text.size() > max_path_bytes) return bad("the path of a file is too long").found(text.substr(0, 100));
+    if (text.size() > max_path_bytes) return bad("the path of a file exceeds 4096 bytes").found(text.substr(0, 100));
     std::string_view rest = text;
     bool plain = !text.empty() && text.find('\\') == text.npos && text.find('\0') == text.npos;
     while (plain) {
@@ -262,7 +263,7 @@ class MetadataReader {
     const bool fresh = fresh_[next_++];
     if (is_instance(object, "BytesStorageMetadata")) {
       if (!fresh && item.type != nullptr) return differs();
-      if (!fresh) return {};  // the object of the lowest rank
+      if (!fresh) return {};  // keeps the object of the lowest rank
       STELE_TRY_ASSIGN(const Slice slice, slice_of(number, {}));
       item.slices.push_back(slice);
       return {};
@@ -285,7 +286,7 @@ class MetadataReader {
     return {};
   }
 
-  static Error differs() { return bad("two processes saved different things under one name"); }
+  static Error differs() { return bad("two processes saved different items under one name"); }
 
   Result<const TorchType*> type_of(Ref properties) const {
     const Ref state = is_instance(properties, "TensorProperties") ? objects_.state(properties) : no_ref;
@@ -297,7 +298,7 @@ class MetadataReader {
       return Error(Errc::unsupported, "stele does not read tensors of this dtype from distributed checkpoints")
           .found(named ? "torch." + std::string(objects_.name(dtype)) : "no name");
     }
-    // A global, or a call of torch.serialization._get_layout.
+    // Either a global or a call of torch.serialization._get_layout.
     Ref layout = objects_.items(state)[1];
     std::string_view text = objects_.is(layout, Kind::global) ? objects_.name(layout) : std::string_view();
     if (objects_.is(layout, Kind::object)) {
@@ -306,7 +307,7 @@ class MetadataReader {
       if (objects_.is(layout, Kind::string)) text = objects_.text(layout);
     }
     if (text != "torch.strided" && text != "strided") {
-      return Error(Errc::unsupported, "a tensor has a layout that stele does not read from distributed checkpoints")
+      return Error(Errc::unsupported, "stele does not read tensors of this layout from distributed checkpoints")
           .expected("torch.strided")
           .found(text.substr(0, 100));
     }
@@ -321,7 +322,7 @@ class MetadataReader {
     STELE_TRY(read_size(attribute(object, "offsets"), box.start));
     STELE_TRY(read_size(attribute(object, "sizes"), box.length));
     if (box.start.size() != item.shape.size() || box.length.size() != item.shape.size()) {
-      return bad("a chunk has another rank than its tensor")
+      return bad("a chunk's rank differs from that of its tensor")
           .expected(std::to_string(item.shape.size()))
           .found(std::to_string(box.length.size()));
     }
@@ -337,9 +338,9 @@ class MetadataReader {
   Found& found_;
   IndexBudget& memory_;
   std::uint32_t first_item_ = static_cast<std::uint32_t>(found_.index.items.size());
-  std::vector<std::uint32_t> item_of_, file_of_;  // of objects that are strings
+  std::vector<std::uint32_t> item_of_, file_of_;  // for objects that are strings
   std::vector<std::pair<std::uint32_t, Ref>> present_;
-  std::vector<bool> fresh_;  // of present_: no earlier file has the item
+  std::vector<bool> fresh_;  // parallel to present_: no earlier file has the item
   std::size_t next_ = 0;
   std::vector<Place> places_;
   std::vector<Extent> offsets_;
@@ -358,7 +359,7 @@ Status add_file(const SourcePtr& source, bool rank, Found& found, IndexBudget& m
   return std::move(read).error().file(source->name());
 }
 
-/// Removes the boxes that several processes saved, all but the first.
+/// Removes duplicate boxes that several processes saved; keeps the first of each.
 void remove_copies(DcpItem& item) {
   std::vector<std::uint32_t> order(item.boxes.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -404,7 +405,7 @@ Result<DcpIndex> read_index(const Bundle& folder, IndexBudget& memory) {
     const std::vector<std::string> ranks = rank_files(names);
     if (ranks.empty()) {
       return Error(Errc::not_found, "the folder has no metadata of a checkpoint")
-          .expected(".metadata, or __0.metadata")
+          .expected(".metadata or __0.metadata")
           .hint("the save may not have ended");
     }
     for (const std::string& name : ranks) {

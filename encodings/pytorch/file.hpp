@@ -1,4 +1,4 @@
-// An opened PyTorch file: its objects, and the storages that they refer to.
+// An opened PyTorch file: its objects and their storages.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace stele::inline v0::detail::pytorch {
 
-/// The storages of a file by their keys. Snapshots keep it: leaves point into it.
+/// The storages of a file by key. Snapshots keep it alive, because leaves point into it.
 class Storages {
  public:
   virtual ~Storages() = default;
-  /// Returns the storage of a key. Errors: malformed (there is none), those of reading.
+  /// Returns the storage of a key. Errors: malformed (unknown key), those of reading.
   virtual Result<Storage*> find(std::string_view key) = 0;
   /// Adds a storage without a key.
   Storage& add() { return all_.emplace_back(); }
@@ -31,9 +31,9 @@ class Storages {
     for (const Storage& storage : all_) all += storage.lost ? 0 : storage.size;
     return all;
   }
-  /// Returns true if the storages should be read one after the other.
+  /// Returns true if storages should be read one after the other.
   virtual bool in_order() const noexcept { return false; }
-  /// Returns true if the entry is one of these storages.
+  /// Returns true if the zip entry is one of these storages.
   virtual bool has(const zip::Entry& entry) const noexcept {
     static_cast<void>(entry);
     return false;
@@ -50,22 +50,22 @@ struct File {
   std::string name;  // for messages
   pickle::Objects objects;
   std::shared_ptr<Storages> storages;
-  std::unordered_map<std::int64_t, View> tensors{};  // by their persistent ids; tar files only
+  std::unordered_map<std::int64_t, View> tensors{};  // by persistent id; tar files only
   Skipped extra_files{};                             // zip files only
 };
 
-/// Memory that a storage takes, with its place in tables.
+/// Memory of a storage, including its entries in tables.
 inline constexpr std::uint64_t storage_memory = sizeof(Storage) + 160;
 
-// Each opens a file of one kind. Errors: those of Format::open.
-/// `check`: compares the CRC-32 of records and storages.
+// Each function opens one kind of file. Errors: those of Format::open.
+/// `check`: verify the CRC-32 of records and storages.
 Result<File> open_zip(const std::shared_ptr<const zip::Directory>& directory, std::string_view root, bool check,
                       IndexBudget& memory);
 Result<File> open_stream(const SourcePtr& source, IndexBudget& memory);
 Result<File> open_tar(const SourcePtr& source, const Limits& limits, IndexBudget& memory);
 
 /// Returns the folder of a zip file's records: the first part of the first entry's path. Errors: malformed (an entry
-/// elsewhere).
+/// outside that folder).
 Result<std::string_view> root_of(const zip::Directory& directory);
 
 }  // namespace stele::inline v0::detail::pytorch

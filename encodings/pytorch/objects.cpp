@@ -14,8 +14,8 @@ using pickle::Kind;
 using pickle::no_ref;
 using pickle::Ref;
 
-/// Returns the digits of a long integer (two's complement, little-endian); of more than 256 bytes, in base 16, because
-/// base 10 takes quadratic time.
+/// Returns the digits of a long integer (two's complement, little-endian): in base 10 up to 256 bytes; in base 16 if it
+/// is longer, because base 10 takes quadratic time.
 std::string digits(std::string_view bytes) {
   std::vector<std::uint8_t> number(bytes.begin(), bytes.end());
   const bool negative = !number.empty() && (number.back() & 0x80U) != 0;
@@ -34,7 +34,7 @@ std::string digits(std::string_view bytes) {
     while (text.size() > 1 && text.back() == '0') text.pop_back();
     text += "x0";
   } else {
-    // In base 2^32, nine digits at once.
+    // Computes in base 2^32 and emits nine digits at a time.
     std::vector<std::uint32_t> limbs((number.size() + 3) / 4);
     for (std::size_t i = 0; i < number.size(); ++i) limbs[i / 4] |= std::uint32_t{number[i]} << 8 * (i % 4);
     while (!limbs.empty() && limbs.back() == 0) limbs.pop_back();
@@ -56,10 +56,10 @@ std::string digits(std::string_view bytes) {
   return text;
 }
 
-/// Maximum length of a key that is a tuple: many dicts may share it.
+/// Maximum length of a tuple key in text form: many dicts may share the tuple.
 constexpr std::size_t max_tuple_bytes = 1000;
 
-/// Appends a key as Python shows it: (1, 'a'). Returns false for objects, and for keys that are too long.
+/// Appends a key in Python's notation: (1, 'a'). Returns false for objects, and for keys that are too long.
 bool append_shown(const pickle::Objects& objects, Ref key, std::string& text) {
   switch (objects.kind(key)) {
     case Kind::string:
@@ -69,7 +69,7 @@ bool append_shown(const pickle::Objects& objects, Ref key, std::string& text) {
     case Kind::tuple: {
       const auto items = objects.items(key);
       text += '(';
-      if (text.size() > max_tuple_bytes) return false;  // bounds the depth
+      if (text.size() > max_tuple_bytes) return false;  // also bounds the depth
       for (std::size_t i = 0; i < items.size(); ++i) {
         if (i != 0) text += ", ";
         if (!append_shown(objects, items[i], text)) return false;
@@ -96,8 +96,8 @@ class Values {
   Values(File& file, IndexBudget& memory) : objects_(file.objects), tensors_(file, memory), memory_(memory) {}
 
   Result<Value> make(Ref r, unsigned depth) {
-    if (depth > json::kMaxDepth / 2) return Error(Errc::limit, "objects are nested too deep");
-    // A vector that grows takes three times its elements.
+    if (depth > json::kMaxDepth / 2) return Error(Errc::limit, "objects are nested too deeply");
+    // A growing vector temporarily needs three times its content.
     if (!memory_.take(3 * sizeof(Value))) return index_error("the file's objects need too much memory");
     r = tensors_.unwrapped(r);
     if (r == no_ref) return Value();
@@ -179,7 +179,7 @@ class Values {
       STELE_TRY_ASSIGN(Value value, make(items[i + 1], depth + 1));
       all.emplace_back(std::move(key), std::move(value));
     }
-    // Different keys may have one text: 1 and "1". The later ones become objects, which are never written.
+    // Different keys may have the same text: 1 and "1". The later ones become objects, which are never written.
     std::vector<std::size_t> order(all.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(),
@@ -199,7 +199,7 @@ class Values {
     return Value(std::move(all));
   }
 
-  /// An object: a number of NumPy, or its name, arguments and attributes.
+  /// Converts an object: a NumPy scalar to a number, any other object to its name, arguments and attributes.
   Result<Value> call(Ref r, unsigned depth) {
     if (auto number = tensors_.numpy_scalar(r)) return *std::move(number);
     const Ref callable = objects_.callable(r);

@@ -11,7 +11,7 @@
 namespace stele::inline v0::detail::pytorch {
 namespace {
 
-/// In the order of c10::ScalarType.
+/// Types in the order of c10::ScalarType.
 constexpr std::array<TorchType, 47> types = {{
     {"uint8", "ByteStorage", DType::u8, 1},
     {"int8", "CharStorage", DType::i8, 1},
@@ -128,7 +128,7 @@ const TorchType* type_of_storage(std::string_view storage_class) noexcept {
 }
 
 const TorchType* type_of_dtype(DType dtype) noexcept {
-  // Quantized types come after those of their integers.
+  // Quantized types come after the types of their integers.
   const auto found = std::find_if(types.begin(), types.end(), [&](const TorchType& t) { return t.dtype == dtype; });
   return found != types.end() && dtype != DType::opaque ? &*found : nullptr;
 }
@@ -160,7 +160,7 @@ Status Storage::check() const {
 Status check_view(const View& view) {
   const TorchType& type = *view.type;
   const auto bad = [](const char* what) { return Error(Errc::malformed, what); };
-  if (view.shape.rank() != view.strides.size()) return bad("the tensor has another number of strides than of extents");
+  if (view.shape.rank() != view.strides.size()) return bad("the tensor's numbers of strides and extents differ");
   if (view.shape.rank() > 0xffff) return Error(Errc::limit, "the tensor has more than 65535 dimensions");
   const auto count = view.shape.element_count();
   if (!count || !checked_mul(*count, std::uint64_t{2} * type.size))
@@ -168,7 +168,8 @@ Status check_view(const View& view) {
   if (view.conjugated && dtype_class(type.dtype) != DTypeClass::complex)
     return bad("conjugated elements are not complex");
   if (view.negated && !is_float(type.dtype) && dtype_class(type.dtype) != DTypeClass::complex) {
-    return Error(Errc::unsupported, "negated elements are not floats").found(std::string(type.name));
+    return Error(Errc::unsupported, "the tensor has the negative bit, but its elements are not floats")
+        .found(std::string(type.name));
   }
   if (view.storage->big_endian && type.dtype == DType::opaque && type.size > 1) {
     return Error(Errc::unsupported, "a dtype without an equivalent is stored big-endian").found(std::string(type.name));
@@ -184,7 +185,7 @@ Status check_view(const View& view) {
   }
   const std::uint64_t available = elements_of(*view.storage, type);
   if (!last || *last >= available) {
-    return bad("the tensor's elements are not all in its storage")
+    return bad("some of the tensor's elements are outside its storage")
         .expected("at most " + std::to_string(available) + " elements")
         .found(last ? "element " + std::to_string(*last) : "an offset beyond 64 bits");
   }
@@ -200,7 +201,7 @@ bool is_plain(const View& view) noexcept {
 Shape leaf_shape(const View& view) {
   if (view.type->dtype != DType::f4_e2m1 || view.shape.empty()) return view.shape;
   std::vector<Extent> extents(view.shape.begin(), view.shape.end());
-  extents.back() *= 2;  // check_view() has doubled the count
+  extents.back() *= 2;  // cannot overflow: check_view() has checked the doubled count
   return Shape(std::span<const Extent>(extents));
 }
 
@@ -254,14 +255,14 @@ StoredOnce Gathered::once() const noexcept {
   return {gathered_provider(*once_), count};
 }
 
-/// Copies the elements of the axes from `axis` on. `from`: their place in the view, `to`: in the leaf; `first`: of
-/// `out` in the leaf; all in elements.
+/// Copies the elements of the axes from `axis` on. All positions are in elements: `from` is the position in the view,
+/// `to` that in the leaf, and `first` that of `out` in the leaf.
 template <std::size_t Size>
 Status Gathered::gather(std::size_t axis, std::uint64_t from, std::uint64_t to, std::uint64_t first,
                         std::span<std::byte> out, ReadContext& context) const {
   const Axis& a = axes_[axis];
   const std::uint64_t end = first + out.size() / Size;
-  // Only the indices whose elements can be in `out`.
+  // Visits only the indices whose elements can be in `out`.
   std::uint64_t low = 0;
   if (to + a.reach < first) low = (first - to - a.reach + a.place - 1) / a.place;
   const std::uint64_t high = to < end ? std::min(a.extent, (end - 1 - to) / a.place + 1) : 0;
@@ -315,7 +316,7 @@ Status Gathered::fill(std::uint64_t first, std::span<std::byte> out, ReadContext
   return {};
 }
 
-/// Makes bytes of packed elements, the first of a byte in its low bits.
+/// Unpacks packed elements to bytes; the first element of a byte is in its low bits.
 Status Gathered::unpack(std::uint64_t first, std::span<std::byte> out, ReadContext& context) const {
   const unsigned bits = type_->packed_bits, each = 8 / bits;
   const auto mask = static_cast<std::uint8_t>((1U << bits) - 1);
@@ -336,7 +337,7 @@ Status Gathered::unpack(std::uint64_t first, std::span<std::byte> out, ReadConte
   return {};
 }
 
-/// Swaps the bytes of big-endian elements, and flips the signs of conjugated and negated ones.
+/// Swaps the bytes of big-endian elements, and flips the signs of conjugated and negated elements.
 void Gathered::change(std::span<std::byte> out) const {
   const std::size_t unit = swap_unit(type_->dtype);
   if (storage_->big_endian && unit > 1) {

@@ -1,4 +1,4 @@
-// The storages of a PyTorch file, and leaves whose elements are in one: whole, a part, or strided.
+// The storages of a PyTorch file, and leaves whose elements are a whole storage, a part of one, or strided in one.
 #pragma once
 
 #include <cstddef>
@@ -18,42 +18,42 @@ namespace stele::inline v0::detail::pytorch {
 /// A dtype of PyTorch (c10/core/ScalarType.h).
 struct TorchType {
   std::string_view name;        // torch.float32
-  std::string_view storage;     // torch.FloatStorage; empty: the dtype has none, and uses an UntypedStorage
-  DType dtype = DType::none;    // of leaves; DType::opaque if stele has no such elements
-  unsigned size = 0;            // bytes of an element; of one byte of elements if they are packed
-  unsigned packed_bits = 0;     // bits of an element that shares its byte with others, the first in the low bits
-  unsigned quantized_bits = 0;  // of a quantized dtype
+  std::string_view storage;     // torch.FloatStorage; empty: the dtype uses an UntypedStorage
+  DType dtype = DType::none;    // dtype of leaves; DType::opaque if stele has no such dtype
+  unsigned size = 0;            // bytes of an element; if elements are packed, of a byte of elements
+  unsigned packed_bits = 0;     // bits of an element that shares its byte with others; the first is in the low bits
+  unsigned quantized_bits = 0;  // bits of an element of a quantized dtype; else 0
   bool quantized_signed = false;
 };
-/// Returns the type of `torch.NAME`, or of a storage class; nullptr if there is none.
+/// Returns the type with the name `torch.NAME` or of a storage class; nullptr if there is none.
 const TorchType* type_of_name(std::string_view name) noexcept;
 const TorchType* type_of_storage(std::string_view storage_class) noexcept;
-/// Returns the type whose elements a dtype has; nullptr if PyTorch has none.
+/// Returns the type with the elements of a dtype; nullptr if PyTorch has none.
 const TorchType* type_of_dtype(DType dtype) noexcept;
-/// Returns the type of a number of c10::ScalarType; nullptr for an unknown one.
+/// Returns the type for a c10::ScalarType number; nullptr if unknown.
 const TorchType* type_of_number(std::uint64_t number) noexcept;
 
-/// Returns true if a tensor of the dtype can have a gradient: integers and bools are buffers.
+/// Returns true if a tensor of the dtype can have a gradient; integers and bools are buffers.
 constexpr bool can_be_parameter(DType dtype) noexcept {
   const DTypeClass kind = dtype_class(dtype);
   return kind == DTypeClass::floating || kind == DTypeClass::complex || kind == DTypeClass::opaque;
 }
 
-/// The annotation with a dtype's name in PyTorch, for leaves whose dtype does not tell it.
+/// The annotation with the name of a PyTorch dtype, for leaves whose stele dtype does not identify it.
 inline constexpr std::string_view dtype_key = "pytorch.dtype";
 
-/// Elements that tensors share. Its address does not change while a Snapshot uses it.
+/// Elements that tensors share. Its address stays fixed while a Snapshot uses it.
 struct Storage {
   SourcePtr source;
-  std::uint64_t offset = 0;  // of its first byte
+  std::uint64_t offset = 0;  // offset of its first byte
   std::uint64_t size = 0;    // in bytes
   std::uint32_t crc = 0;     // CRC-32 of the bytes, if `has_crc`
   bool has_crc = false;
   bool big_endian = false;
-  bool lost = false;                // a damaged file lacks it: reads fail
-  const TorchType* type = nullptr;  // of its elements; null: untyped, or not used yet
+  bool lost = false;                // missing from a damaged file: reads fail
+  const TorchType* type = nullptr;  // type of its elements; null: untyped, or not used yet
 
-  /// Compares the bytes with the CRC-32, once. Errors: checksum, io.
+  /// Verifies the CRC-32 of the bytes, once. Errors: checksum, io.
   Status check() const;
 
  private:
@@ -68,28 +68,28 @@ struct View {
   std::uint64_t offset = 0;  // in elements
   Shape shape{};
   std::vector<std::uint64_t> strides{};  // in elements
-  bool conjugated = false;               // the stored elements are conjugated, or negated, as they are read
+  bool conjugated = false;               // reads conjugate, or negate, the stored elements
   bool negated = false;
 };
 
 /// Checks that every element of a view is in its storage. Errors: malformed, unsupported (packed elements with strides,
-/// integers that are negated).
+/// negated integers).
 Status check_view(const View& view);
 
 /// A view whose elements are gathered, changed or unpacked as they are read.
 class Gathered {
  public:
   explicit Gathered(const View& view);
-  /// Fills `out` with the elements from byte `first` of the leaf on.
+  /// Fills `out` with the leaf's bytes from byte `first` on.
   Status fill(std::uint64_t first, std::span<std::byte> out, ReadContext& context) const;
   const Storage& storage() const noexcept { return *storage_; }
-  /// Returns the elements of an expanded tensor once each; a count of 0 for other views.
+  /// Returns each element of an expanded tensor once; a count of 0 for other views.
   StoredOnce once() const noexcept;
 
  private:
   struct Axis {
     std::uint64_t extent, stride, place;  // `place`: its stride in the leaf
-    std::uint64_t reach;                  // the largest distance in the leaf that the axes after it add
+    std::uint64_t reach;                  // the largest distance in the leaf that the later axes add
   };
   template <std::size_t Size>
   Status gather(std::size_t axis, std::uint64_t from, std::uint64_t to, std::uint64_t first, std::span<std::byte> out,
@@ -99,15 +99,15 @@ class Gathered {
 
   const Storage* storage_;
   const TorchType* type_;
-  std::uint64_t offset_;    // of the first element, in bytes of the source
-  std::vector<Axis> axes_;  // by falling strides, so that the source is read forward; none of extent 1
+  std::uint64_t offset_;    // offset of the first element, in bytes of the source
+  std::vector<Axis> axes_;  // by decreasing stride, so that the source is read forward; without axes of extent 1
   bool conjugated_, negated_;
-  std::unique_ptr<Gathered> once_;  // the view without its axes of stride 0, if it has some
+  std::unique_ptr<Gathered> once_;  // the view without its axes of stride 0; null if it has none
 };
 
-/// Returns true if the elements of the view are stored as those of a leaf are: row-major, little-endian.
+/// Returns true if the view's elements are stored like those of a leaf: row-major, little-endian.
 bool is_plain(const View& view) noexcept;
-/// Returns the shape of the leaf; that of float4_e2m1fn_x2 counts elements, two for each of PyTorch's.
+/// Returns the shape of the leaf. For float4_e2m1fn_x2 it counts the elements, two for each element of PyTorch.
 Shape leaf_shape(const View& view);
 /// Returns the number of bytes of the leaf.
 std::uint64_t leaf_bytes(const View& view) noexcept;

@@ -1,4 +1,4 @@
-// The streams of torch.save before 1.6: five pickles, then the storages (docs/formats/pytorch.md).
+// The streams that torch.save wrote before 1.6: five pickles, then the storages (docs/formats/pytorch.md).
 #include <map>
 #include <set>
 #include <utility>
@@ -17,16 +17,16 @@ class StreamStorages final : public Storages {
   Result<Storage*> find(std::string_view key) override {
     const auto found = by_key.find(std::string(key));
     if (found != by_key.end()) return found->second;
-    return Error(Errc::malformed, "the file has no storage of the key").found(std::string(key.substr(0, 200)));
+    return Error(Errc::malformed, "the file has no storage with this key").found(std::string(key.substr(0, 200)));
   }
   std::map<std::string, Storage*> by_key;
 };
 
-/// 0x1950a86a20f9469cfc6c, as a long integer.
+/// The number 0x1950a86a20f9469cfc6c as a long integer.
 constexpr std::string_view magic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
 constexpr std::int64_t protocol_version = 1001;
 
-/// Returns the key of a storage's persistent id, and the size of its elements; 0 for another id.
+/// Returns the key of a storage's persistent id and the size of its elements; the size is 0 for any other id.
 std::pair<std::string, unsigned> storage_of(const Objects& objects, Ref r) {
   const Ref id = objects.args(r);
   if (!objects.is(id, Kind::tuple)) return {};
@@ -47,7 +47,7 @@ Result<File> open_stream(const SourcePtr& source, IndexBudget& memory) {
   memory.admit(source->size(), index_rate::token);
   STELE_TRY_ASSIGN(const Objects first, pickle::read(cursor, memory));
   if (!first.is(first.root(), Kind::big) || first.text(first.root()) != magic) {
-    return Error(Errc::bad_magic, "the stream does not begin with PyTorch's number").file(source->name());
+    return Error(Errc::bad_magic, "the stream does not begin with PyTorch's magic number").file(source->name());
   }
   STELE_TRY_ASSIGN(const Objects version, pickle::read(cursor, memory));
   if (!version.is(version.root(), Kind::integer) || version.integer(version.root()) != protocol_version) {
@@ -57,7 +57,7 @@ Result<File> open_stream(const SourcePtr& source, IndexBudget& memory) {
   }
   STELE_TRY_ASSIGN(const Objects system, pickle::read(cursor, memory));
   if (!system.is(system.root(), Kind::dict)) return bad("the stream does not describe its system");
-  // Elements are little-endian whatever the dict declares: PyTorch swaps them when it writes (torch/serialization.py).
+  // Elements are little-endian whatever the dict declares: PyTorch swaps their bytes on save (torch/serialization.py).
   STELE_TRY_ASSIGN(Objects objects, pickle::read(cursor, memory));
   STELE_TRY_ASSIGN(const Objects keys, pickle::read(cursor, memory));
   if (!keys.is(keys.root(), Kind::list)) return bad("the stream has no list of its storages");
@@ -75,7 +75,7 @@ Result<File> open_stream(const SourcePtr& source, IndexBudget& memory) {
     if (!keys.is(r, Kind::string)) return bad("the key of a storage is not a string");
     std::string key(keys.text(r));
     const auto size = sizes.find(key);
-    if (size == sizes.end()) return bad("the stream has a storage that no tensor uses").found(key.substr(0, 200));
+    if (size == sizes.end()) return bad("no tensor uses a storage of the stream").found(key.substr(0, 200));
     STELE_TRY_ASSIGN(const auto count, cursor.little<std::uint64_t>());
     const auto bytes = checked_mul(count, size->second);
     if (!bytes || *bytes > cursor.left()) {

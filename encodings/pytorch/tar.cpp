@@ -1,4 +1,4 @@
-// The tar files of torch.save before 0.1.10 (docs/formats/pytorch.md).
+// The tar files that torch.save wrote before 0.1.10 (docs/formats/pytorch.md).
 #include <map>
 #include <utility>
 
@@ -12,7 +12,7 @@ using pickle::Kind;
 using pickle::Objects;
 using pickle::Ref;
 
-/// Tensors refer to storages by their places, so that no key is looked up later.
+/// Tensors refer to storages by position, so no key is looked up later.
 class TarStorages final : public Storages {
  public:
   Result<Storage*> find(std::string_view) override {
@@ -20,7 +20,7 @@ class TarStorages final : public Storages {
   }
 };
 
-/// A storage, or a part of it.
+/// A storage, or a part of one.
 struct Base {
   Storage* storage = nullptr;
   std::uint64_t offset = 0;  // in elements
@@ -53,7 +53,7 @@ class TarReader {
     return static_cast<std::uint64_t>(number.integer(number.root()));
   }
 
-  /// Returns the integers of a tuple from its first item on, as many as there are.
+  /// Returns the leading integers of a tuple or list.
   static std::vector<std::int64_t> integers(const Objects& objects, Ref tuple) {
     std::vector<std::int64_t> all;
     if (!objects.is(tuple, Kind::tuple) && !objects.is(tuple, Kind::list)) return all;
@@ -95,7 +95,7 @@ class TarReader {
     return read_views(in);
   }
 
-  /// Reads the storages that are parts of others: a list of (key, key of the other, offset, size).
+  /// Reads the storages that are parts of other storages: a list of (key, key of the other storage, offset, size).
   Status read_views(Cursor& in) {
     STELE_TRY_ASSIGN(const bool none, in.at_end());
     if (none) return {};
@@ -105,7 +105,7 @@ class TarReader {
       const auto numbers = integers(views, r);
       if (numbers.size() != 4 || numbers[2] < 0) return bad(in, "a view of a storage is invalid");
       const auto root = bases_.find(numbers[1]);
-      if (root == bases_.end()) return bad(in, "a view refers to a storage that the file does not have");
+      if (root == bases_.end()) return bad(in, "a view refers to a storage that is not in the file");
       if (!memory_.take(storage_memory)) return index_error("the file's storages need too much memory");
       bases_.emplace(numbers[0], Base{root->second.storage, static_cast<std::uint64_t>(numbers[2])});
     }
@@ -124,10 +124,10 @@ class TarReader {
     STELE_TRY_ASSIGN(const Objects head, pickle::read(in, memory_));
     const auto keys = integers(head, head.root());
     const auto base = keys.size() >= 2 ? bases_.find(keys[1]) : bases_.end();
-    if (base == bases_.end()) return bad(in, "a tensor refers to a storage that the file does not have");
+    if (base == bases_.end()) return bad(in, "a tensor refers to a storage that is not in the file");
     STELE_TRY_ASSIGN(const auto rank, in.little<std::int32_t>());
     STELE_TRY(in.skip(4));
-    constexpr std::int32_t max_rank = 1024;  // numbers of a tensor, 8 KiB each, are taken at once
+    constexpr std::int32_t max_rank = 1024;  // the reader takes a tensor's numbers at once: 8 KiB for each kind
     if (rank < 0 || rank > max_rank) return bad(in, "the number of dimensions is out of range");
     const auto count = static_cast<std::size_t>(rank);
     View view;

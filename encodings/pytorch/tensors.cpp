@@ -67,7 +67,7 @@ bool Tensors::is_usual(Ref r) const {
 
 Ref Tensors::core(Ref r, std::string* class_name) const {
   if (is_usual(r)) return r;
-  // Each wraps another: a few levels in real files, more only in a file made for this.
+  // Each level wraps another call: real files have a few levels; only a hostile file has more.
   for (int level = 0; level < 16; ++level) {
     const auto c = call(r);
     if (!c) return r;
@@ -77,7 +77,7 @@ Ref Tensors::core(Ref r, std::string* class_name) const {
     } else if (c->module == "torch.nn.parameter" && (c->name == "Parameter" || c->name == "Buffer")) {
       r = at(c->args, 0);
     } else if (c->module == "torch._tensor" && c->name == "_rebuild_from_type_v2") {
-      // The inner call is written as a function and its arguments: the caller reads them as one call.
+      // The inner call is stored as a function and its arguments; the caller reads both as one call.
       return r;
     } else {
       return r;
@@ -155,8 +155,8 @@ Result<std::vector<std::uint64_t>> Tensors::numbers(Ref r) const {
 
 Result<Storage*> Tensors::storage(Ref id, const TorchType*& type, std::uint64_t& offset) {
   if (objects_.is(id, Kind::object)) {
-    // TypedStorage(wrap_storage=…) does not occur in files of torch.save, but in pickles of storages.
-    return Error(Errc::unsupported, "a storage is an object of its own");
+    // TypedStorage(wrap_storage=…) occurs only in pickles of storages, not in files of torch.save.
+    return Error(Errc::unsupported, "a storage is pickled as an object");
   }
   const Ref key_tuple = objects_.is(id, Kind::persistent) ? objects_.args(id) : no_ref;
   const auto items = objects_.is(key_tuple, Kind::tuple) ? objects_.items(key_tuple) : std::span<const Ref>();
@@ -165,7 +165,7 @@ Result<Storage*> Tensors::storage(Ref id, const TorchType*& type, std::uint64_t&
   if (!objects_.is(items[2], Kind::string) && !objects_.is(items[2], Kind::integer)) {
     return bad("the key of a storage is not a string");
   }
-  constexpr std::size_t max_key = 255;  // PyTorch's are numbers; each tensor looks for its key
+  constexpr std::size_t max_key = 255;  // PyTorch's keys are numbers; each tensor looks up its key
   if (objects_.is(items[2], Kind::string) && objects_.text(items[2]).size() > max_key) {
     return bad("the key of a storage is too long");
   }
@@ -185,7 +185,7 @@ Result<Storage*> Tensors::storage(Ref id, const TorchType*& type, std::uint64_t&
   auto found = file_.storages->find(key);
   if (!found) return found;
   Storage& storage = **found;
-  // Packed elements are counted by their bytes.
+  // The size of packed elements is counted in bytes.
   const auto size = checked_mul(count, type == nullptr ? 1 : type->size);
   if (size && storage.lost && storage.size == 0) storage.size = *size;
   if (!size || *size != storage.size) {
@@ -201,7 +201,7 @@ Result<Storage*> Tensors::storage(Ref id, const TorchType*& type, std::uint64_t&
         .found(std::string(type->name));
   }
   if (type != nullptr) storage.type = type;
-  // A stream stores views of a storage: their key, offset and size.
+  // A stream stores views of a storage as key, offset and size.
   if (items.size() > 5 && objects_.is(items[5], Kind::tuple)) {
     STELE_TRY_ASSIGN(offset, number(at(objects_.items(items[5]), 1)));
   }
@@ -210,12 +210,12 @@ Result<Storage*> Tensors::storage(Ref id, const TorchType*& type, std::uint64_t&
 
 Status Tensors::read_metadata(Ref r, View& view) const {
   if (r == no_ref || objects_.is(r, Kind::none)) return {};
-  if (!objects_.is(r, Kind::dict)) return bad("the metadata of a tensor is no dict");
+  if (!objects_.is(r, Kind::dict)) return bad("the metadata of a tensor is not a dict");
   const auto items = objects_.items(r);
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     const std::string_view key = objects_.is(items[i], Kind::string) ? objects_.text(items[i]) : std::string_view();
     if ((key != "conj" && key != "neg") || !objects_.is(items[i + 1], Kind::boolean)) {
-      return Error(Errc::unsupported, "a tensor has metadata that is unknown").found(std::string(key));
+      return Error(Errc::unsupported, "a tensor has unknown metadata").found(std::string(key));
     }
     (key == "conj" ? view.conjugated : view.negated) = objects_.boolean(items[i + 1]);
   }
@@ -246,7 +246,7 @@ Result<Dense> Tensors::rebuild(Ref r, const Call& c) {
     view.type = type;
     STELE_TRY(read_metadata(at(c.args, 7), view));
   } else if (view.type == nullptr) {
-    return bad("a tensor has a storage without a dtype");
+    return bad("a tensor's storage has no dtype");
   } else if (c.name == "_rebuild_tensor_v2") {
     STELE_TRY(read_metadata(at(c.args, 6), view));
   }
@@ -270,10 +270,10 @@ Result<Value> Tensors::list_of(Ref tensor, Extent length) {
   const View& view = numbers.view;
   const bool kind = view.type->dtype == DType::f64 || view.type->dtype == DType::f32 || view.type->dtype == DType::i64;
   if (view.shape.rank() != 1 || !kind || (length != UINT64_MAX && view.shape[0] != length)) {
-    return bad("scales or zero points of a quantized tensor are no list of numbers");
+    return bad("the scales or zero points of a quantized tensor are not a list of numbers");
   }
   const std::uint64_t bytes = leaf_bytes(view);
-  // The bytes first, so that the product fits.
+  // Takes the bytes first, so that the product below fits.
   if (!memory_.take(bytes) || !memory_.take(3 * sizeof(Value) * view.shape[0])) {
     return index_error("the quantized tensors need too much memory");
   }
@@ -300,7 +300,7 @@ Result<Value> Tensors::quantizer(Ref r, const TorchType& type) {
   const auto items = objects_.is(r, Kind::tuple) ? objects_.items(r) : std::span<const Ref>();
   const std::string_view scheme =
       objects_.is(at(items, 0), Kind::global) ? objects_.name(items[0]) : std::string_view();
-  if (type.quantized_bits == 0) return bad("a quantized tensor has a storage of another kind");
+  if (type.quantized_bits == 0) return bad("the storage of a quantized tensor does not have a quantized dtype");
   Value::Map note{{"scheme", Value("zero_point")},
                   {"bits", Value(std::int64_t{type.quantized_bits})},
                   {"signed", Value(type.quantized_signed)}};
@@ -360,9 +360,9 @@ Result<Dense> Tensors::numpy_array(Ref r) {
 }
 
 Result<Dense> Tensors::dense(Ref r) {
-  // A quantized tensor has tensors of scales, which have none; a file can nest them.
+  // A quantized tensor contains tensors of scales, which contain none; but a file can nest them.
   constexpr int max_nesting = 8;
-  if (nesting_ == max_nesting) return Error(Errc::limit, "tensors are nested too deep in tensors");
+  if (nesting_ == max_nesting) return Error(Errc::limit, "tensors are nested too deeply");
   ++nesting_;
   auto made = read_dense(r);
   --nesting_;
@@ -396,7 +396,7 @@ Result<Dense> Tensors::read_dense(Ref r) {
       if (end == text.c_str() || *end != '\0') key = -1;
     }
     const auto found = file_.tensors.find(key);
-    if (found == file_.tensors.end()) return bad("an object refers to a tensor that the file does not have");
+    if (found == file_.tensors.end()) return bad("an object refers to a tensor that is not in the file");
     return Dense{found->second};
   }
   auto c = call(r);
@@ -422,7 +422,7 @@ std::string Tensors::layout(Ref r) const {
   if (!c || c->name == "_rebuild_nested_tensor") return "torch.nested";
   const Ref layout = at(c->args, 0);
   if (objects_.is(layout, Kind::global)) return "torch." + std::string(objects_.name(layout));
-  // torch.serialization._get_layout("torch.sparse_coo")
+  // A call: torch.serialization._get_layout("torch.sparse_coo")
   const auto name = call(layout);
   const Ref text = name ? at(name->args, 0) : no_ref;
   return objects_.is(text, Kind::string) ? std::string(objects_.text(text)) : std::string();
@@ -451,7 +451,7 @@ Result<std::vector<Tensors::Part>> Tensors::parts(Ref r) const {
       return Error(Errc::unsupported, "the layout of a tensor is unknown").found(layout);
     }
     names = is_coo ? std::span<const std::string_view>(coo) : std::span<const std::string_view>(compressed);
-    if (is_coo) required = 3;  // is_coalesced is newer than 1.13
+    if (is_coo) required = 3;  // files of 1.13 and earlier have no is_coalesced
   }
   if (objects.size() < required) return bad("a sparse or nested tensor has too few parts");
   std::vector<Part> all;

@@ -1,4 +1,4 @@
-// The calls with which PyTorch's pickles rebuild tensors, read as data.
+// Reads, as data, the calls with which PyTorch's pickles rebuild tensors.
 #pragma once
 
 #include <optional>
@@ -14,16 +14,17 @@ namespace stele::inline v0::detail::pytorch {
 /// A dense tensor.
 struct Dense {
   View view;
-  std::string class_name{};  // of a subclass of torch.Tensor
-  Value quantization{};      // the annotation; null: none
+  std::string class_name{};  // name of a subclass of torch.Tensor; else empty
+  Value quantization{};      // the annotation; null if there is none
 };
 
-/// Reads calls of torch._utils and others. Sources of all facts: torch/_utils.py and torch/_tensor.py of PyTorch 2.15.
+/// Reads calls of torch._utils and similar modules. Sources of all facts: torch/_utils.py and torch/_tensor.py of
+/// PyTorch 2.15.
 class Tensors {
  public:
   Tensors(File& file, IndexBudget& memory) : file_(file), objects_(file.objects), memory_(memory) {}
 
-  /// The kind of an object, by the name that was called.
+  /// The kind of an object, derived from the called name.
   enum class Form : std::uint8_t {
     other,    // not a tensor
     dense,    // one leaf
@@ -32,22 +33,22 @@ class Tensors {
     storage,  // a storage without a tensor
   };
   Form form(pickle::Ref r) const;
-  /// Reads a dense tensor, or a storage as one. Errors: malformed, unsupported, limit.
+  /// Reads a dense tensor, or a storage as a dense tensor. Errors: malformed, unsupported, limit.
   Result<Dense> dense(pickle::Ref r);
 
-  /// A part of a tensor of another layout: a tensor or a value.
+  /// A part of a sparse or nested tensor: a tensor or a value.
   struct Part {
     std::string_view name;
     pickle::Ref object;
   };
   /// Returns the parts of a sparse or nested tensor. Errors: malformed, unsupported.
   Result<std::vector<Part>> parts(pickle::Ref r) const;
-  /// Returns the name of a sparse tensor's layout: "torch.sparse_coo"; of a nested one, "torch.nested".
+  /// Returns the layout of a sparse tensor: "torch.sparse_coo"; for a nested tensor, "torch.nested".
   std::string layout(pickle::Ref r) const;
 
-  /// Returns a scalar of NumPy as a number; nullopt for all else.
+  /// Returns a NumPy scalar as a number; nullopt for any other object.
   std::optional<Value> numpy_scalar(pickle::Ref r) const;
-  /// Returns the elements of torch.Size, or of a list that TorchScript typed; else `r` itself.
+  /// Returns the elements of a torch.Size, or of a typed list of TorchScript; else `r` itself.
   pickle::Ref unwrapped(pickle::Ref r) const;
 
  private:
@@ -56,9 +57,9 @@ class Tensors {
     std::span<const pickle::Ref> args;
   };
   std::optional<Call> call(pickle::Ref r) const;
-  /// Returns true for a call of the name that nearly all tensors call, once form() has seen it.
+  /// Returns true for a call of the name that nearly all tensors use, once form() has seen it.
   bool is_usual(pickle::Ref r) const;
-  /// Follows parameters and subclasses to the call that makes the tensor.
+  /// Follows parameters and subclasses to the call that builds the tensor.
   pickle::Ref core(pickle::Ref r, std::string* class_name) const;
   Result<Storage*> storage(pickle::Ref id, const TorchType*& type, std::uint64_t& offset);
   Result<std::vector<std::uint64_t>> numbers(pickle::Ref r) const;
@@ -73,10 +74,10 @@ class Tensors {
   File& file_;
   const pickle::Objects& objects_;
   IndexBudget& memory_;
-  int nesting_ = 0;  // of dense()
+  int nesting_ = 0;  // nesting of dense() calls
   mutable pickle::Ref usual_ = pickle::no_ref;
-  pickle::Ref storage_class_ = pickle::no_ref;  // the last one
-  const TorchType* storage_type_ = nullptr;     // of it
+  pickle::Ref storage_class_ = pickle::no_ref;  // the last storage class seen
+  const TorchType* storage_type_ = nullptr;     // and its type
 };
 
 }  // namespace stele::inline v0::detail::pytorch

@@ -1,4 +1,4 @@
-// The zip files of torch.save, TorchScript and libtorch.
+// The zip files that torch.save, TorchScript and libtorch write.
 #include <charconv>
 #include <utility>
 
@@ -17,7 +17,7 @@ Result<std::string> text_of(const Directory& directory, const zip::Entry& entry,
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-/// Checks the version of the container: caffe2/serialize/versions.h has 1 to 10.
+/// Checks the container's version: caffe2/serialize/versions.h defines 1 to 10.
 Status check_version(const Directory& directory, std::string_view root, bool check) {
   constexpr unsigned newest = 10;
   const zip::Entry* entry = find_entry(directory, root, "version");
@@ -39,20 +39,20 @@ Status check_version(const Directory& directory, std::string_view root, bool che
   return {};
 }
 
-/// The bytes of a storage that is not in the file.
+/// The bytes of a storage that is missing from the file.
 class LostSource final : public Source {
  public:
   explicit LostSource(std::string name) : Source(std::move(name)) {}
   std::uint64_t size() const noexcept override { return 0; }
   Status read_at(std::uint64_t, std::span<std::byte>) const override {
-    return Error(Errc::truncated, "the storage of the tensor is not in the file").file(name());
+    return Error(Errc::truncated, "the tensor's storage is not in the file").file(name());
   }
 };
 
 }  // namespace
 
 Result<Storage*> ZipStorages::find(std::string_view key) {
-  // Keys mostly count up, in the order of the entries.
+  // Keys usually count up in the order of the entries.
   const auto entries = directory_->entries();
   const auto is_next = [&](std::string_view name) {
     return name.size() == folder_.size() + key.size() && name.starts_with(folder_) && name.ends_with(key);
@@ -65,7 +65,7 @@ Result<Storage*> ZipStorages::find(std::string_view key) {
     return storage(*entry);
   }
   if (zip::has_new_directory(*directory_->source())) return lost(key);
-  return Error(Errc::malformed, "the file has no record of the storage").found(std::string(key.substr(0, 200)));
+  return Error(Errc::malformed, "the file has no record for the storage").found(std::string(key.substr(0, 200)));
 }
 
 Result<Storage*> ZipStorages::lost(std::string_view key) {
@@ -91,7 +91,7 @@ Result<Storage*> ZipStorages::storage(const zip::Entry& entry) {
   storage.has_crc = check_;
   storage.big_endian = big_endian_;
   if (entry.method == zip::stored) {
-    // The file itself is the source, so that a load reads adjacent records together.
+    // The source is the file itself, so that a load reads adjacent records together.
     storage.source = directory_->source();
     STELE_TRY_ASSIGN(const auto head, heads_.head(entry));
     STELE_TRY_ASSIGN(storage.offset, directory_->data(entry, head));

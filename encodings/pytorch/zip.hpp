@@ -13,7 +13,7 @@
 
 namespace stele::inline v0::detail::pytorch {
 
-/// The storages in `<root>/data/`. `memory` is used by find() and storage(), while the file is opened.
+/// The storages in `<root>/data/`. find() and storage() use `memory` while the file is being opened.
 class ZipStorages final : public Storages {
  public:
   ZipStorages(std::shared_ptr<const zip::Directory> directory, std::string_view root, bool check, bool big_endian,
@@ -26,7 +26,7 @@ class ZipStorages final : public Storages {
         memory_(memory) {}
 
   Result<Storage*> find(std::string_view key) override;
-  /// Returns the bytes of an entry. Errors: limit; those of reading.
+  /// Returns the storage of an entry. Errors: limit, those of reading.
   Result<Storage*> storage(const zip::Entry& entry);
   bool in_order() const noexcept override { return in_order_; }
   bool has(const zip::Entry& entry) const noexcept override {
@@ -41,7 +41,7 @@ class ZipStorages final : public Storages {
     return static_cast<std::size_t>(&entry - directory_->entries().data());
   }
 
-  /// Bytes after a name that are read with the local header: the padding of most programs.
+  /// Number of bytes after a name that are read with the local header: the padding of most programs.
   static constexpr std::uint64_t usual_extra = 128;
 
   const std::shared_ptr<const zip::Directory> directory_;
@@ -50,19 +50,19 @@ class ZipStorages final : public Storages {
   const bool check_, big_endian_;
   IndexBudget& memory_;
   bool in_order_ = false;
-  std::size_t next_ = 0;                  // the entry after the last one that was found
-  std::vector<Storage*> known_;           // those of the entries that were found; empty before the first
-  std::map<std::string, Storage*> lost_;  // those that a file without its end has no entries of
+  std::size_t next_ = 0;                  // index of the entry after the one found last
+  std::vector<Storage*> known_;           // storages of the entries found so far; empty before the first
+  std::map<std::string, Storage*> lost_;  // storages that have no entry because the file lost its end
 };
 
 /// Returns the record `<root>/<name>`, or nullptr.
 const zip::Entry* find_entry(const zip::Directory& directory, std::string_view root, std::string_view name);
 
-/// Returns the names of the files that torch.jit.save and torch.export.save add for the caller (`_extra_files`).
+/// Returns the names of the files that torch.jit.save and torch.export.save add for their callers (`_extra_files`).
 Skipped extra_files(const zip::Directory& directory, std::string_view root);
 /// Reads the record `byteorder`. Errors: malformed.
 Result<bool> is_big_endian(const zip::Directory& directory, std::string_view root, bool check);
-/// Returns the bytes of a record of at most `limit` bytes. `check`: compares its CRC-32. Errors: those of
+/// Returns the bytes of a record of at most `limit` bytes. `check`: verify its CRC-32. Errors: those of
 /// Directory::read.
 Result<Bytes> read_record(const zip::Directory& directory, const zip::Entry& entry, std::uint64_t limit, bool check);
 

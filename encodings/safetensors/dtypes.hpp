@@ -11,8 +11,8 @@
 
 namespace stele::inline v0::detail::safetensors {
 
-/// The dtypes in the order of the reference (enum Dtype in safetensors/src/tensor.rs), which also sorts the file, last
-/// dtype first.
+/// The dtypes in the order of the reference implementation (enum Dtype in safetensors/src/tensor.rs), which sorts a
+/// file's tensors in reverse of this order.
 inline constexpr std::array<std::pair<std::string_view, DType>, 22> dtypes = {{
     {"BOOL", DType::boolean},
     {"F4", DType::f4_e2m1},

@@ -1,4 +1,4 @@
-// One file of safetensors: u64 length, a header in JSON, then the bytes of the tensors without gaps
+// One safetensors file: u64 length, a JSON header, then the bytes of the tensors without gaps
 // (docs/formats/safetensors.md).
 #pragma once
 
@@ -22,18 +22,18 @@ namespace stele::inline v0::detail::safetensors {
 /// Maximum size of a header in bytes, for reading and writing: the reference implementation's limit.
 inline constexpr std::uint64_t max_header = 100'000'000;
 
-/// Returns true for the dtypes of safetensors.
+/// Returns true if safetensors has the dtype.
 bool holds(DType dtype) noexcept;
 
-/// The parts of a header that are no tensors.
+/// The parts of a header that are not tensors.
 struct Contents {
   std::map<std::string, std::string> metadata{};
   Skipped skipped{};                     // unknown keys of tensors
-  std::shared_ptr<const void> keeper{};  // owns the names and what the providers refer to
+  std::shared_ptr<const void> keeper{};  // owns the names and the data that the providers point to
 };
-/// Reads the header, and passes the tensors to `add` in the order of their bytes. `count` is called before with their
-/// number and that of their extents. `memory` is taken for nodes and leaves, too. Errors: truncated, malformed,
-/// unsupported, duplicate, limit, io, those of `add`.
+/// Reads the header, and passes the tensors to `add` in the order of their bytes. Before that, calls `count` with the
+/// number of tensors and of their extents. Also takes the memory of nodes and leaves from `memory`. Errors: truncated,
+/// malformed, unsupported, duplicate, limit, io, those of `add`.
 Result<Contents> read_file(SourcePtr source, IndexBudget& memory,
                            const std::function<void(std::size_t tensors, std::size_t extents)>& count,
                            const std::function<void(const TensorEntry&)>& add);
@@ -44,10 +44,11 @@ STELE_EXPORT Status check(std::span<const TensorEntry> tensors, const std::map<s
 /// The layout of a file.
 struct FilePlan {
   std::string header;                // without the 8 bytes of its length
-  std::vector<std::uint32_t> order;  // of the tensors: their bytes follow each other after the header
-  std::uint64_t bytes = 0;           // of all tensors
+  std::vector<std::uint32_t> order;  // order of the tensors: their bytes follow each other after the header
+  std::uint64_t bytes = 0;           // size of all tensors
 };
-/// Plans a file with these tensors, which passed check(). Errors: not_representable (a header that is too large).
+/// Plans a file with these tensors, which must have passed check(). Errors: not_representable (the header is too
+/// large).
 STELE_EXPORT Result<FilePlan> plan_file(std::span<const TensorEntry> tensors,
                                         const std::map<std::string, std::string>& metadata);
 

@@ -14,10 +14,10 @@ Status check(std::span<const TensorEntry> tensors, const std::map<std::string, s
     const auto refuse = [&](const char* why) {
       return Error(Errc::not_representable, "safetensors files cannot hold this").path(std::string(name)).found(why);
     };
-    if (name == "__metadata__") return refuse("a tensor of the reserved name __metadata__");
+    if (name == "__metadata__") return refuse("a tensor with the reserved name __metadata__");
     if (!json::valid_utf8(name)) return refuse("a name that is not UTF-8");
     if (element_count(tensor.shape).value_or(0) * bits(tensor.dtype) % 8 != 0)
-      return refuse("a tensor of part of a byte");
+      return refuse("a tensor whose size is not a whole number of bytes");
   }
   for (const auto& [key, text] : metadata) {
     if (key == flat_key) return Error(Errc::not_representable, "the metadata key stele is reserved for the library");

@@ -14,11 +14,11 @@ namespace {
 
 struct File {
   SourcePtr source;
-  Bytes header;                                 // names are views of it
-  std::pmr::monotonic_buffer_resource names{};  // those with escapes
+  Bytes header;                                 // names are views into it
+  std::pmr::monotonic_buffer_resource names{};  // names with escapes
 };
 
-// A leaf's number is its offset in the file.
+// A leaf's number is the offset of its bytes in the file.
 constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
   return {static_cast<const File*>(at)->source.get(), number};
 }};
@@ -91,7 +91,7 @@ class HeaderReader {
         read_metadata(in);
         continue;
       }
-      // Names without escapes are views of the header; others need a copy.
+      // Names without escapes are views into the header; others need a copy.
       const bool inside = key.data() >= text.data() && key.data() <= text.data() + text.size();
       if (!spend(in, per_entry + (inside ? 0 : 3 * key.size()))) break;
       Entry& entry = entries_.emplace_back();
@@ -108,7 +108,7 @@ class HeaderReader {
     return {copy, name.size()};
   }
 
-  /// Counts memory that this reader and the Snapshot take, against the bound of Format::open.
+  /// Counts memory of this reader and the Snapshot against the limit of Format::open.
   bool spend(json::Reader& in, std::uint64_t bytes) {
     return memory_.take(bytes) || in.fail(Errc::limit, "", "the header needs more memory than the file's size allows");
   }
@@ -118,7 +118,7 @@ class HeaderReader {
     std::string text_scratch;
     std::string_view key;
     std::string_view text;
-    // The reference reads null as no metadata.
+    // The reference implementation reads null as no metadata.
     if (in.peek() == json::Kind::null) {
       in.read_null();
       return;
@@ -173,7 +173,7 @@ class HeaderReader {
         if (!pair) in.fail(Errc::malformed, "two offsets");
       } else {
         contents_.skipped.add(key);
-        in.skip_value();  // the reference ignores unknown keys
+        in.skip_value();  // the reference implementation ignores unknown keys
       }
     }
     if (in.ok() && seen != 7) in.fail(Errc::malformed, "dtype, shape and data_offsets");
@@ -203,7 +203,7 @@ class HeaderReader {
             .found(std::to_string(entry.begin));
       }
       if (entry.end > size) {
-        return bad(Errc::truncated, "the file ends before the tensor does", entry)
+        return bad(Errc::truncated, "the file ends inside the tensor", entry)
             .expected(std::to_string(entry.end) + " bytes of data")
             .found(std::to_string(size));
       }
@@ -229,7 +229,7 @@ class HeaderReader {
   std::shared_ptr<File> file_;
   Contents contents_;
   std::uint64_t data_ = 0;     // offset of the tensors' bytes
-  std::deque<Entry> entries_;  // grows without holding twice its size
+  std::deque<Entry> entries_;  // a deque grows without reallocation
   std::vector<Extent> extents_;
   IndexBudget& memory_;
 };

@@ -19,7 +19,7 @@ struct Place {
 };
 bool take_place(View& from, Place& out) { return take_varint(from, out.offset) && take_varint(from, out.size); }
 
-/// Calls `visit` with the entries of a block. `last`: the key before them, then their last key.
+/// Calls `visit` with the entries of a block. `last`: the key before them; becomes their last key.
 Status each_entry(View block, std::string& last, bool& first, const std::function<Status(View value)>& visit) {
   if (block.size() < 4) return bad("a block of the table is too short");
   const auto number = [&](std::size_t at) { return load_le<std::uint32_t>(block.data() + at); };
@@ -35,7 +35,7 @@ Status each_entry(View block, std::string& last, bool& first, const std::functio
         size > rest.size() - other) {
       return bad("an entry of the table exceeds its block");
     }
-    if (shared > (at_restart ? 0 : last.size())) return bad("a key shares more bytes than the key before it has");
+    if (shared > (at_restart ? 0 : last.size())) return bad("a key shares more bytes than the previous key has");
     const std::string_view tail(reinterpret_cast<const char*>(rest.data()), static_cast<std::size_t>(other));
     // The first `shared` bytes are equal, except at a restart.
     const auto kept = static_cast<std::size_t>(shared);
@@ -77,7 +77,7 @@ class TableReader {
       if (!take_place(value, place) || !value.empty()) return bad("the place of a block is damaged");
       STELE_TRY_ASSIGN(const Bytes bytes, read_next(place));
       STELE_TRY(at(place, each_entry(bytes.span(), key, first, [&](View v) { return visit(key, v, place.offset); })));
-      // A block's key in the index is not below the last key of the block.
+      // A block's key in the index must not be below the last key of the block.
       return key <= separator ? Status() : bad("a block has a key above its key in the index").offset(place.offset);
     };
     STELE_TRY(at(index, each_entry(places.span(), separator, first_block, block)));
@@ -93,10 +93,10 @@ class TableReader {
     return status || status.error().offset() ? std::move(status) : std::move(status).error().offset(place.offset);
   }
 
-  /// Reads the block that follows the last one: blocks have no gaps between them, where anything could hide.
+  /// Reads the block after the previous one: blocks must have no gaps, which could hide data.
   Result<Bytes> read_next(const Place& place) {
     if (place.offset != next_) {
-      return bad("a block of the table does not follow the block before it")
+      return bad("a block of the table does not begin directly after the previous block")
           .offset(place.offset)
           .expected("offset " + std::to_string(next_));
     }
@@ -107,7 +107,7 @@ class TableReader {
 
   Result<Bytes> read(const Place& place) {
     if (place.size > end_ || place.offset > end_ - place.size || end_ - place.size - place.offset < trailer_size) {
-      return Error(Errc::truncated, "a block of the table ends after the file")
+      return Error(Errc::truncated, "a block of the table exceeds the file")
           .offset(place.offset)
           .found(std::to_string(place.size) + " bytes");
     }
@@ -155,7 +155,7 @@ bool take_varint(View& from, std::uint64_t& out) noexcept {
 }
 
 Result<Bytes> snappy_bytes(View in, std::uint64_t max_size) {
-  constexpr std::uint64_t max_ratio = 22;  // the densest element is a copy of 64 bytes in three
+  constexpr std::uint64_t max_ratio = 22;  // the densest element: 3 bytes that copy 64
   std::uint64_t size = 0;
   if (!take_varint(in, size) || size / max_ratio > in.size()) return bad("the size of Snappy's data is wrong");
   if (size > max_size) return Error(Errc::limit, "Snappy's data are too large").found(std::to_string(size) + " bytes");
@@ -164,7 +164,7 @@ Result<Bytes> snappy_bytes(View in, std::uint64_t max_size) {
   while (!in.empty()) {
     const auto tag = std::to_integer<std::size_t>(in[0]);
     const std::size_t kind = tag & 3, six = tag >> 2;
-    // The number of bytes after the tag: a literal's length above 60, or a copy's distance.
+    // Number of bytes after the tag: those of a literal's length above 60, or of a copy's distance.
     const std::size_t extra = kind == 0 ? (six < 60 ? 0 : six - 59) : kind == 3 ? 4 : kind;
     if (extra > in.size() - 1) return bad("Snappy's data end inside an element");
     std::uint64_t number = 0;
@@ -175,7 +175,7 @@ Result<Bytes> snappy_bytes(View in, std::uint64_t max_size) {
     const std::uint64_t limit = kind == 0 ? in.size() : out.size();
     if (length > out.size() - done || length > limit) return bad("an element of Snappy's data is too long");
     if (kind != 0 && (number == 0 || number > done)) return bad("a copy in Snappy's data begins before the data");
-    for (std::size_t i = 0; i < length; ++i, ++done) {  // a copy may overlap its own output
+    for (std::size_t i = 0; i < length; ++i, ++done) {  // byte by byte, because a copy may overlap its own output
       out.data()[done] = kind == 0 ? in[i] : out.data()[done - static_cast<std::size_t>(number)];
     }
     if (kind == 0) in = in.subspan(static_cast<std::size_t>(length));

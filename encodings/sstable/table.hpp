@@ -1,4 +1,4 @@
-// Sorted tables in LevelDB's format (doc/table_format.md there), as the index of a TensorFlow checkpoint is one:
+// Sorted tables in LevelDB's format (doc/table_format.md there). The index of a TensorFlow checkpoint is such a table:
 //
 //  1. Blocks: entries {varint bytes shared with the last key, varint other bytes of the key, varint bytes of the value,
 //     key, value}; u32 offsets of the entries that share nothing ("restarts") and their number. After each block: u8
@@ -19,18 +19,18 @@
 
 namespace stele::inline v0::detail::sstable {
 
-/// Consumes an entry; `at` is the offset of its block. The bytes are valid until the call returns.
+/// Receives an entry; `at` is the offset of its block. The bytes are valid until the call returns.
 using TableEntry = std::function<Status(std::string_view key, std::span<const std::byte> value, std::uint64_t at)>;
 
-/// Calls `visit` with the entries in the order of their keys, which increase. Holds a block in memory at a time, of at
-/// most `max_block` bytes. Every byte of the file is checked. Errors: bad_magic, truncated, malformed, checksum, limit,
-/// unsupported (another compression), io.
+/// Calls `visit` with the entries in the order of their keys, which must increase. Holds one block in memory at a time,
+/// of at most `max_block` bytes. Checks every byte of the file. Errors: bad_magic, truncated, malformed, checksum,
+/// limit, unsupported (another compression), io.
 Status read_table(const Source& source, std::uint64_t max_block, const TableEntry& visit);
 
-/// Decompresses Snappy's format (format_description.txt there). Errors: malformed, limit (more than `max_size` bytes).
+/// Decompresses Snappy data (format_description.txt of Snappy). Errors: malformed, limit (more than `max_size` bytes).
 Result<Bytes> snappy_bytes(std::span<const std::byte> compressed, std::uint64_t max_size);
 
-/// Takes a varint of up to 64 bits from the front. Returns false if it does not end there, or is longer than needed.
+/// Takes a varint of up to 64 bits from the front. Returns false if the varint is incomplete, or longer than needed.
 bool take_varint(std::span<const std::byte>& from, std::uint64_t& out) noexcept;
 
 }  // namespace stele::inline v0::detail::sstable

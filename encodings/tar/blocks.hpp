@@ -1,4 +1,4 @@
-// Shared by reader and writer: the positions of a header's fields, and the valid names.
+// Positions of a header's fields and the rules for names, shared by reader and writer.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ inline constexpr Field size_field{124, 12};
 inline constexpr Field time_field{136, 12};
 inline constexpr Field sum_field{148, 8};
 inline constexpr Field type_field{156, 1};
-inline constexpr Field magic_field{257, 8};  // and version
+inline constexpr Field magic_field{257, 8};  // magic and version
 inline constexpr Field major_field{329, 8};
 inline constexpr Field minor_field{337, 8};
 inline constexpr Field prefix_field{345, 155};
@@ -32,10 +32,10 @@ inline std::string_view text(std::span<const std::byte> bytes) noexcept {
 }
 inline constexpr std::string_view posix_magic("ustar\00000", 8);
 
-/// Returns the number of bytes that fill `size` up to whole blocks.
+/// Returns the number of bytes that pad `size` to whole blocks.
 constexpr std::uint64_t padding(std::uint64_t size) noexcept { return (block_size - size % block_size) % block_size; }
 
-/// Returns the error in a file's name, or nullptr if it is valid.
+/// Returns the reason why a file's name is invalid, or nullptr if it is valid.
 const char* bad_name(std::string_view name) noexcept;
 
 }  // namespace stele::inline v0::detail::tar

@@ -26,7 +26,7 @@ class HeaderBlock {
   std::string_view field(Field f) const noexcept { return text(bytes_).substr(f.at, f.size); }
   char type() const noexcept { return field(type_field)[0]; }
 
-  /// Returns the name in the header, or nullopt if other bytes than NUL follow its end.
+  /// Returns the name in the header, or nullopt if bytes other than NUL follow its end.
   std::optional<std::string> name() const {
     auto name = string(name_field);
     if (!name || !field(magic_field).starts_with(posix_magic.substr(0, 6))) return name;
@@ -37,7 +37,7 @@ class HeaderBlock {
   std::optional<std::uint64_t> size() const noexcept { return number(size_field); }
 
   bool has_magic() const noexcept { return field(magic_field).starts_with("ustar"); }
-  /// Accepts a sum of signed bytes too, which old programs wrote.
+  /// Also accepts a sum of signed bytes, which old programs wrote.
   bool sum_is_right() const noexcept {
     std::int64_t with_sign = 0;
     std::uint64_t without = 0;
@@ -105,9 +105,9 @@ class HeaderReader {
   }
 
  private:
-  /// Sorts the files. Checks that no name is that of two files, or of a file and a folder.
+  /// Sorts the files. Checks that two files, or a file and a folder, do not have the same name.
   Status order() {
-    // A slash before all other characters: the contents of a folder directly follow a file of its name.
+    // Sorts a slash before all other characters, so that the contents of a folder directly follow a file with its name.
     const auto rank = [](char c) { return c == '/' ? 0 : 1 + static_cast<unsigned char>(c); };
     std::sort(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) {
       if (a.name == b.name) return a.offset < b.offset;
@@ -153,7 +153,7 @@ class HeaderReader {
         long_name_.emplace(text(data_.span()));
         if (long_name_->ends_with('\0')) long_name_->pop_back();
         return {};
-      case 'K':  // of a link, which is refused when it follows
+      case 'K':  // applies to a link, which is refused when it follows
         return read_data(size);
       default:
         return add_file(type);
@@ -174,7 +174,7 @@ class HeaderReader {
     const bool folder = type == '5' || name.ends_with('/');
     if (folder && *size != 0) return bad("the folder has data").path(name);
 
-    // Programs write "./" or "." as the folder itself, "./name", "folder/".
+    // Archives contain "./" or "." for the folder itself, "./name", "folder/".
     const bool top = folder && (name == "./" || name == ".");
     if (name.starts_with("./")) name.erase(0, 2);
     if (folder && name.ends_with('/')) name.pop_back();
@@ -191,7 +191,7 @@ class HeaderReader {
     if (skipped != *size + padding(*size)) {
       return cut("the archive ends inside a file", *size + padding(*size), skipped).path(name);
     }
-    // A growing vector doubles, and keeps its old memory until all entries have moved.
+    // A growing vector doubles, and keeps its old memory until all entries have been moved.
     const std::uint64_t memory = 3 * sizeof(Entry) + name.capacity() + 16;
     if (!budget_.take(memory))
       return error(Errc::limit, "the file names exceed the memory limit for an archive of this size")
@@ -218,7 +218,7 @@ class HeaderReader {
     return skipped;
   }
 
-  /// Reads the data of a header with extra properties into data_.
+  /// Reads the data of an extended header into data_.
   Status read_data(std::optional<std::uint64_t> size) {
     if (!size) return bad("the header's size is not a number");
     if (*size > max_extra_bytes) {
@@ -295,13 +295,13 @@ class HeaderReader {
   const Source& source_;
   Input& input_;
   IndexBudget budget_;
-  std::uint64_t at_ = 0;     // bytes read
-  std::uint64_t begin_ = 0;  // offset of the header
+  std::uint64_t at_ = 0;     // number of bytes read
+  std::uint64_t begin_ = 0;  // offset of the current header
   HeaderBlock header_;
   Bytes data_;
   std::vector<Entry> entries_;
   std::size_t count_ = 0;
-  // Extra properties of the next file.
+  // Extended properties of the next file.
   bool has_pax_ = false, sparse_ = false;
   std::optional<std::string> path_, long_name_;
   std::optional<std::uint64_t> size_;

@@ -1,4 +1,4 @@
-// The headers of an archive, read in one pass.
+// Reads the headers of an archive in one pass.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,9 @@ struct Entry {
   std::uint64_t offset, size;
 };
 
-/// Reads the headers of the files up to the end of the archive, sorted by name. `source`: the archive, for its name;
-/// takes the memory for the entries from `budget`. Errors: those of tar::open for headers, files and the end.
+/// Reads the headers of the files up to the end of the archive, and returns the files sorted by name. `source` is the
+/// archive (used for its name). Takes the memory for the entries from `budget`. Errors: those of tar::open for headers,
+/// files and the end.
 Result<std::vector<Entry>> read_headers(const Source& source, Input& input, const IndexBudget& budget);
 
 }  // namespace stele::inline v0::detail::tar

@@ -1,4 +1,4 @@
-// The archive as a Bundle of its files.
+// Opens the archive as a Bundle of its files.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ namespace stele::inline v0::detail::tar {
 namespace {
 
 constexpr std::uint64_t mebi = std::uint64_t{1} << 20;
-// A header's data twice, and the buffer for reads; the states that gzip::Gzip keeps.
+// The data of an extended header twice, and the read buffer; the states that gzip::Gzip keeps.
 constexpr std::uint64_t plain_memory = 3 * mebi;
 constexpr std::uint64_t gzip_memory = 13 * mebi;
 
@@ -63,12 +63,12 @@ class GzipInput final : public Input {
 
 struct Files {
   std::string archive;
-  SourcePtr bytes;  // of the tar archive, inflated if it is compressed
+  SourcePtr bytes;  // the bytes of the tar archive, inflated if it is compressed
   std::vector<Entry> entries;
 };
 using FilesPtr = std::shared_ptr<const Files>;
 
-/// The files below `prefix_`.
+/// The files whose names begin with `prefix_`.
 class Archive final : public Bundle {
  public:
   Archive(FilesPtr files, std::string prefix) : files_(std::move(files)), prefix_(std::move(prefix)) {}
@@ -119,7 +119,7 @@ class Archive final : public Bundle {
   std::string prefix_;
 };
 
-/// A part of the archive.
+/// A file of the archive: a part of the archive's bytes.
 class File final : public gzip::StoredSource {
  public:
   /// `bytes`: the archive, or a mapping of it.

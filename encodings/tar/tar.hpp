@@ -1,5 +1,5 @@
-// Tar archives as Bundles, plain or compressed by gzip: a reader that trusts no input, a writer of equal bytes for
-// equal files.
+// Tar archives as Bundles, plain or compressed by gzip: a reader for untrusted input, and a writer that writes equal
+// bytes for equal files.
 //
 //  1. for each file a header of 512 bytes: 0 name[100], 100 mode[8], 108 uid[8], 116 gid[8], 124 size[12],
 //     136 mtime[12], 148 checksum[8], 156 type, 157 link[100], 257 magic[6], 263 version[2], 265 user[32],
@@ -19,7 +19,7 @@
 // Sources: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Interchange Format"; the manual of GNU tar 1.34,
 // "Basic Tar Format". Gzip: encodings/gzip/gzip.hpp.
 //
-// Own code: no library gives the position of a file's bytes and reads a compressed archive at any position
+// Own code: no library returns the position of a file's bytes and can read a compressed archive at any position
 // (docs/dependencies.md).
 #pragma once
 
@@ -38,24 +38,23 @@
 
 namespace stele::inline v0::detail::tar {
 
-/// Opens the regular files of a tar archive, plain or in gzip (if it begins with 1f 8b), as a Bundle that cannot be
-/// written to (unsupported). A file's Source is a part of the archive's, with its view(). In gzip it is inflated as it
-/// is read, from the nearest earlier one of some 256 kept states. Opening reads only the headers; of gzip it reads
-/// everything, and keeps only these states. Memory is bounded as for every format (limit): docs/faults.md.
+/// Opens the regular files of a tar archive, plain or gzip (if it begins with 1f 8b), as a read-only Bundle (writing is
+/// unsupported). A file's Source is a part of the archive's Source, with its view(). A gzip archive is inflated as it
+/// is read, from the nearest earlier one of about 256 kept states. Opening reads only the headers; for gzip, it reads
+/// the whole archive and keeps only these states. Memory is bounded as for every format (limit): docs/faults.md.
 ///
 /// Names are those of Bundle, without a leading "./". Errors for the files:
 /// - malformed: a name with an empty part, `.`, `..`, a backslash or a NUL, with more than 64 parts, or an absolute
-/// one;
-///   a file with the name of another's folder
-/// - duplicate: two files of one name
-/// - unsupported: links, devices, sparse files and other types, each with its name
+/// path; a file with the name of another file's folder
+/// - duplicate: two files with the same name
+/// - unsupported: links, devices, sparse files and other types; the error has the file's name
 /// Errors for the headers:
 /// - checksum: the checksum, of signed or unsigned bytes, differs; bad_magic if the first header is invalid
-/// - malformed: invalid numbers, folders with data, a name or size for all following files, two headers with properties
-///   of one file, properties without a file
-/// - limit: data of more than 1 MiB in a header, more than 1,000,000 files and folders
+/// - malformed: invalid numbers, folders with data, a name or size for all following files, two extended headers for
+/// one file, an extended header without a file
+/// - limit: an extended header with more than 1 MiB of data, more than 1,000,000 files and folders
 /// Errors for the end:
-/// - truncated: an archive, or gzip, without its end
+/// - truncated: an archive or gzip data without its end
 /// - malformed: bytes other than zeros, or more than 1 MiB of zeros, after the end
 /// Other errors: io. Offsets in errors count the inflated bytes, unless gzip itself is damaged.
 Result<std::shared_ptr<const Bundle>> open(SourcePtr source, const Limits& limits = {});
@@ -63,35 +62,36 @@ Result<std::shared_ptr<const Bundle>> open(SourcePtr source, const Limits& limit
 /// Number of bytes that looks_like_tar() needs.
 inline constexpr std::size_t head_size = 263;
 
-/// Returns true if bytes that begin with `head` are a tar archive of POSIX or GNU. Does not recognise v7 archives.
+/// Returns true if `head` is the beginning of a POSIX or GNU tar archive. Does not recognise v7 archives.
 bool looks_like_tar(std::span<const std::byte> head) noexcept;
 
-/// Writes a tar archive forward: files of mode 0644, no times, no users, no folders. The bytes depend only on names,
-/// sizes and content. Not shared between threads.
+/// Writes a tar archive forward: files of mode 0644, without times, users and folders. The bytes depend only on names,
+/// sizes and contents. Not thread-safe.
 class Writer final : public Bundle, public std::enable_shared_from_this<Writer> {
  public:
-  /// The sink must outlive the writer and its files. The caller commits it after finish(). Files know their bundle if a
-  /// shared pointer owns the writer. `gzip`: level 6, a header without name and time. Throws std::bad_alloc.
+  /// The sink must outlive the writer and its files. The caller commits the sink after finish(). Files know their
+  /// bundle if a shared pointer owns the writer. `gzip`: level 6, a header without name and time. Throws
+  /// std::bad_alloc.
   explicit Writer(Sink& sink, bool gzip);
   ~Writer() override;
 
-  /// Returns unsupported: the archive cannot be read back.
+  /// Returns unsupported, because the archive cannot be read back.
   Result<SourcePtr> open(std::string_view name) const override;
-  /// Creates a file, one at a time. Call reserve() before the first write, with exactly the number of bytes (an empty
-  /// file needs no call); commit() ends the file. After reserve() without commit(), the archive cannot be finished.
-  /// Errors: invalid_argument (a name that the reader refuses, that of another file or a folder; another file that is
-  /// not ended; after finish()), not_found (a file where a folder should be). Errors of the file's sink:
-  /// invalid_argument (fewer or more bytes than reserve() announced, no or two calls of it), io and others of the sink
-  /// below.
+  /// Creates a file, one at a time. The caller calls reserve() before the first write with exactly the number of bytes
+  /// (an empty file needs no call); commit() ends the file. If reserve() is not followed by commit(), the archive
+  /// cannot be finished. Errors: invalid_argument (a name that the reader refuses, or that is already a file or a
+  /// folder; another file is still open; after finish()), not_found (a file is in place of a folder). Errors of the
+  /// file's sink: invalid_argument (fewer or more bytes than reserve() announced, no call of reserve() or two), io and
+  /// other errors of the sink below.
   Result<std::unique_ptr<Sink>> create(std::string_view name) override;
   /// Returns true if the name has been created, or is the folder of a created file.
   Result<bool> contains(std::string_view name) const override;
-  /// Does nothing: written bytes stay.
+  /// Does nothing, because written bytes cannot be removed.
   void remove(std::string_view name) noexcept override;
   Result<std::vector<std::string>> names() const override;
 
-  /// Writes the end of the archive, and of gzip. Errors: invalid_argument (a file that is not ended, a second call),
-  /// those of the sink and of files that failed.
+  /// Writes the end of the archive, and of gzip. Errors: invalid_argument (a file is still open, a second call), those
+  /// of the sink and of failed files.
   Status finish();
 
  private:

@@ -1,4 +1,4 @@
-// The writer: headers, padding, the end.
+// The writer: headers, padding, the end of the archive.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -19,7 +19,7 @@ class Out {
  public:
   virtual ~Out() = default;
   virtual Status write(std::span<const std::byte> bytes) = 0;
-  /// Copies bytes of a source. Returns nullopt if the caller must read them.
+  /// Copies bytes of a source. Returns nullopt if the caller must read and write them.
   virtual std::optional<Status> copy(const Source&, std::uint64_t, std::uint64_t) { return std::nullopt; }
   virtual Status finish() = 0;
 };
@@ -60,7 +60,7 @@ class Header {
     put(sum_field, "        ");
     std::uint64_t sum = 0;
     for (const std::byte b : bytes_) sum += std::to_integer<unsigned>(b);
-    put({sum_field.at, sum_field.size - 1}, sum);  // six digits, a NUL and the blank that is already there
+    put({sum_field.at, sum_field.size - 1}, sum);  // six digits, a NUL, and the blank that is already in the field
   }
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
@@ -78,13 +78,13 @@ class Header {
   std::byte bytes_[block_size]{};
 };
 
-/// Divides a name into prefix and name. Returns nullopt if it does not fit, or if an archive that began with this file
+/// Splits a name into prefix and name. Returns nullopt if it does not fit, or if an archive that begins with this file
 /// would look like gzip.
 std::optional<std::pair<std::string_view, std::string_view>> divided(std::string_view name) {
   std::string_view prefix, rest = name;
   if (name.size() > name_field.size) {
     const std::size_t slash = name.find('/', name.size() - name_field.size - 1);
-    if (slash > prefix_field.size) return std::nullopt;  // npos, too
+    if (slash > prefix_field.size) return std::nullopt;  // also for npos
     prefix = name.substr(0, slash);
     rest = name.substr(slash + 1);
   }
@@ -92,7 +92,7 @@ std::optional<std::pair<std::string_view, std::string_view>> divided(std::string
   return std::pair(prefix, rest);
 }
 
-/// Returns a record of a pax header, whose length counts its own digits.
+/// Returns a record of a pax header. Its length counts the length's own digits.
 std::string record(std::string_view key, std::string_view value) {
   const std::size_t rest = key.size() + value.size() + 3;
   std::size_t length = rest;
@@ -153,7 +153,7 @@ class Writer::State {
         STELE_TRY(out_->write(std::as_bytes(std::span(more))));
         STELE_TRY(pad(more.size()));
       }
-      // For programs that do not know pax: the end of the name, without a leading slash.
+      // For programs without pax support: the end of the name, without a leading slash.
       std::string_view end = name.substr(name.size() - std::min(name.size(), name_field.size));
       end.remove_prefix(std::min(end.find_first_not_of('/'), end.size()));
       const auto [prefix, rest] = parts.value_or(std::pair(std::string_view(), end));
@@ -166,7 +166,7 @@ class Writer::State {
       return {};
     });
   }
-  /// Copies bytes of a source. Returns nullopt if the caller must read them.
+  /// Copies bytes of a source. Returns nullopt if the caller must read and write them.
   std::optional<Status> copy(const Source& from, std::uint64_t offset, std::uint64_t size) {
     std::optional<Status> done;
     auto status = kept([&]() -> Status {
@@ -181,7 +181,7 @@ class Writer::State {
     open_ = false;
     return {};
   }
-  /// Abandons a file. Without its header, the archive is unchanged.
+  /// Abandons a file. The archive is unchanged if the file's header was not written.
   void give_up(const std::string& name, bool begun) noexcept {
     open_ = false;
     if (!begun) names_.erase(name);
@@ -275,7 +275,7 @@ class Writer::File final : public Sink {
   Status copy(const Source& from, std::uint64_t offset, std::uint64_t size) override {
     STELE_TRY(take(size));
     if (auto done = state_->copy(from, offset, size)) return *std::move(done);
-    left_ += size;  // write() subtracts them
+    left_ += size;  // write() subtracts them again
     return Sink::copy(from, offset, size);
   }
   Status commit() override {

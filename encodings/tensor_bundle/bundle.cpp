@@ -39,7 +39,7 @@ constexpr std::array<TfType, 33> types = {{
     {17, "DT_UINT16", DType::u16},
     {18, "DT_COMPLEX128", DType::c128},
     {19, "DT_HALF", DType::f16},
-    {20, "DT_RESOURCE", DType::none},  // a handle of a running program
+    {20, "DT_RESOURCE", DType::none},  // a handle in a running program
     {variant_code, "DT_VARIANT", DType::opaque},
     {22, "DT_UINT32", DType::u32},
     {23, "DT_UINT64", DType::u64},
@@ -55,10 +55,10 @@ constexpr std::array<TfType, 33> types = {{
     {33, "DT_FLOAT4_E2M1FN", DType::opaque},
 }};
 
-/// The version of the files that stele reads: BundleHeaderProto.version.min_consumer is at most this.
+/// The file version that stele reads: BundleHeaderProto.version.min_consumer may be at most this number.
 constexpr std::uint64_t consumer = 1;
 
-/// Maximum number of shards: bounds the files that a lying index makes the reader open.
+/// Maximum number of shards: bounds the files that a hostile index makes the reader open.
 constexpr std::uint64_t max_shards = 100'000;
 
 constexpr LeafOps stored_ops{.locate = [](const void* at, std::uint64_t) -> SourceRange {
@@ -66,7 +66,7 @@ constexpr LeafOps stored_ops{.locate = [](const void* at, std::uint64_t) -> Sour
   return {entry.source, entry.offset, 0, entry.crc, true, crc32c};
 }};
 
-/// The entries, and what they point to.
+/// The entries and the data that they point to.
 struct Kept {
   NamePool keys;
   std::map<std::uint32_t, SourcePtr> shards;
@@ -78,7 +78,7 @@ const LeafOps& ops_of(const TfType& type) {
   return type.code == variant_code ? variant_ops : type.narrow_bits != 0 ? narrow_ops : stored_ops;
 }
 
-/// Returns a key for messages: the variable's name for the key of a slice.
+/// Returns a key for messages: for the key of a slice, the variable's name.
 std::string shown(std::string_view key) { return key.starts_with('\0') ? name_of_slice(key) : std::string(key); }
 
 }  // namespace
@@ -133,7 +133,7 @@ class BundleReader {
     protobuf::Reader in(value, at);
     if (key.empty()) return read_header(in, at);
     if (!header_) return bad(Errc::malformed, "the index has no header, the entry of the empty key").offset(at);
-    // The entry, node and leaf of the recorder, the orders that find the names.
+    // The memory of the entry, of the recorder's node and leaf, and of the tables for names.
     STELE_TRY(spend(sizeof(Entry) + sizeof(Node) + sizeof(LeafData) + 128 + 3 * key.size()));
     Entry& entry = kept_->entries.emplace_back();
     entry.key = kept_->keys.add(key);
@@ -198,7 +198,7 @@ class BundleReader {
           .found(entry.type != nullptr ? std::string(entry.type->name) : "DataType " + std::to_string(code));
     }
     if (shard >= shards_) {
-      return bad(Errc::malformed, "the entry is in a shard that the checkpoint does not have")
+      return bad(Errc::malformed, "the checkpoint does not have the entry's shard")
           .expected("less than " + std::to_string(shards_))
           .found(std::to_string(shard));
     }
@@ -225,7 +225,7 @@ class BundleReader {
   }
 
   Status read_slice(protobuf::Reader in, Entry& entry) {
-    constexpr Extent all = UINT64_MAX;  // TensorSliceProto.Extent without a length
+    constexpr Extent all = UINT64_MAX;  // represents a TensorSliceProto.Extent without a length
     STELE_TRY(spend(3 * sizeof(Box) + 64));
     Box& slice = entry.slices.emplace_back();
     while (in.next()) {
@@ -247,7 +247,7 @@ class BundleReader {
     return in.status();
   }
 
-  /// Checks that the bytes are as many as dtype and shape need.
+  /// Checks that the number of bytes matches dtype and shape.
   static Status check_size(const Entry& entry) {
     const auto elements = entry.shape.element_count();
     const unsigned width = element_size(entry.type->dtype);
@@ -280,7 +280,7 @@ class BundleReader {
       entry.source = shard.get();
       entry.provider = {&ops_of(*entry.type), &entry, 0};
       if (entry.offset <= shard->size() && entry.size <= shard->size() - entry.offset) continue;
-      return bad(Errc::truncated, "the shard ends before the tensor does", entry)
+      return bad(Errc::truncated, "the shard ends inside the tensor", entry)
           .file(shard->name())
           .expected(std::to_string(entry.size) + " bytes at " + std::to_string(entry.offset))
           .found(std::to_string(shard->size()));
@@ -288,7 +288,7 @@ class BundleReader {
     return {};
   }
 
-  /// Checks that no byte belongs to two tensors: a small file could otherwise have any number of large tensors.
+  /// Checks that tensors do not overlap: otherwise a small file could have any number of large tensors.
   Status check_overlaps() {
     std::vector<const Entry*> order;
     order.reserve(kept_->entries.size());
@@ -301,7 +301,7 @@ class BundleReader {
     for (std::size_t i = 1; i < order.size(); ++i) {
       const Entry &before = *order[i - 1], &entry = *order[i];
       if (before.shard != entry.shard || entry.offset - before.offset >= before.size) continue;
-      return bad(Errc::malformed, "two tensors have bytes in common", entry)
+      return bad(Errc::malformed, "two tensors overlap", entry)
           .file(entry.source->name())
           .offset(entry.offset)
           .expected("an offset after " + shown(before.key));
@@ -331,14 +331,14 @@ class BundleReader {
 
   Result<Provider> joined(Entry& entry) {
     if (element_size(entry.type->dtype) == 0 || entry.type->narrow_bits != 0) {
-      return bad(Errc::unsupported, "a partitioned variable has a dtype that stele does not join", entry)
+      return bad(Errc::unsupported, "stele cannot join a partitioned variable of this dtype", entry)
           .found(std::string(entry.type->name));
     }
     std::vector<Provider> parts;
     parts.reserve(entry.slices.size());
     for (Box& slice : entry.slices) {
       if (slice.start.size() != entry.shape.size() || slice.start.empty()) {
-        return bad(Errc::malformed, "a slice has another rank than its tensor", entry)
+        return bad(Errc::malformed, "a slice's rank differs from that of its tensor", entry)
             .expected(std::to_string(entry.shape.size()))
             .found(std::to_string(slice.start.size()));
       }
@@ -353,7 +353,7 @@ class BundleReader {
     return kept_->joined.emplace_back(entry.shape.span(), element, entry.slices, parts).provider();
   }
 
-  /// Returns the entry with the bytes of a slice, and gives lengths to the axes that the slice has whole.
+  /// Returns the entry with the bytes of a slice, and sets the lengths of the axes that the slice covers whole.
   Result<const Entry*> part_of(const Entry& entry, Box& slice) {
     Box keyed = slice;
     for (std::size_t d = 0; d < slice.start.size(); ++d) {
@@ -365,10 +365,11 @@ class BundleReader {
           .expected(to_string(slice.length) + " from " + to_string(slice.start) + " on");
     };
     if (part == nullptr) return wrong("the checkpoint lacks a slice of the tensor");
-    if (part->type != entry.type || !part->slices.empty()) return wrong("a slice has another dtype than its tensor");
+    if (part->type != entry.type || !part->slices.empty())
+      return wrong("a slice's dtype differs from that of its tensor");
     const auto shape = part->shape.span();
     if (!std::equal(shape.begin(), shape.end(), slice.length.begin(), slice.length.end())) {
-      return wrong("a slice has another shape than its place in the tensor").found(to_string(shape));
+      return wrong("a slice's shape differs from its place in the tensor").found(to_string(shape));
     }
     return part;
   }

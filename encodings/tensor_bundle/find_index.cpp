@@ -13,10 +13,10 @@ namespace {
 constexpr std::string_view state_file = "checkpoint", path_field = "model_checkpoint_path";
 constexpr std::string_view variables = "variables/variables.index", extension = ".index";
 
-/// Maximum size of a text file `checkpoint` (16 MiB): it lists the checkpoints of a training run.
+/// Maximum size of a text file `checkpoint` (16 MiB). It lists the checkpoints of a training run.
 constexpr std::uint64_t max_state_bytes = std::uint64_t{16} << 20;
 
-/// Returns the string at the begin of `text`, in quotes, of protobuf's text format.
+/// Returns the quoted string at the beginning of `text`, in protobuf's text format.
 std::optional<std::string> unquoted(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t:");
   if (begin == text.npos || (text[begin] != '"' && text[begin] != '\'')) return std::nullopt;
@@ -68,7 +68,7 @@ Result<SourcePtr> open_latest(const Source& state) {
   }
   STELE_TRY_ASSIGN(auto beneath, bundle->beneath());
   if (beneath != nullptr) bundle = std::move(beneath);
-  // A moved folder still contains the checkpoint, by the last part of the absolute path.
+  // A moved folder still contains the checkpoint under the last segment of the absolute path.
   if (prefix->starts_with('/')) prefix = std::string(file_name(*prefix));
   auto index = bundle->open(*prefix + std::string(extension));
   if (!index && index.error().code() == Errc::invalid_argument) {

@@ -9,7 +9,7 @@
 namespace stele::inline v0::detail::tensorflow {
 namespace {
 
-/// Extends the low bits of each byte. TensorFlow defines no others: 2.21 writes zeros before them.
+/// Extends the low bits of each byte to the whole byte. TensorFlow does not define the other bits; 2.21 writes zeros.
 void widen(const TfType& type, std::span<const std::byte> from, std::byte* to) {
   const unsigned spare = 8 - type.narrow_bits;
   for (const std::byte b : from) {

@@ -1,4 +1,4 @@
-// Integers of 2 or 4 bits, each in the low end of a byte, as integers of 8 bits.
+// Reads integers of 2 or 4 bits, each in the low bits of a byte, as integers of 8 bits.
 #pragma once
 
 #include <cstddef>

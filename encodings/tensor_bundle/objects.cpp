@@ -38,7 +38,7 @@ Result<ObjectGraph> ObjectGraph::parse(std::span<const std::byte> message, Index
   Reader in(message);
   while (in.next()) {
     if (!in.is(1)) continue;
-    // With the tables that find the names, and arrays that grow.
+    // Includes the tables for names, and arrays that grow.
     std::uint64_t bytes = 3 * (sizeof(Begin) + 32);
     graph.nodes_.push_back({static_cast<std::uint32_t>(graph.children_.size()),
                             static_cast<std::uint32_t>(graph.attributes_.size()),
@@ -57,7 +57,7 @@ Result<ObjectGraph> ObjectGraph::parse(std::span<const std::byte> message, Index
   }
   STELE_TRY(in.status());
   if (last_node < graph.size() || (last_node == 0 && graph.size() == 0)) return graph;
-  return Error(Errc::malformed, "the graph of objects refers to an object that it does not have")
+  return Error(Errc::malformed, "the graph of objects refers to an object that is not in it")
       .expected("less than " + std::to_string(graph.size()))
       .found(std::to_string(last_node));
 }

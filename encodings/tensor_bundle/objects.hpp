@@ -1,4 +1,4 @@
-// The graph of Python objects whose variables a checkpoint of TensorFlow 2 contains: TrackableObjectGraph of
+// The graph of Python objects whose variables a checkpoint of TensorFlow 2 contains: TrackableObjectGraph in
 // tensorflow/core/protobuf/trackable_object_graph.proto.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace stele::inline v0::detail::tensorflow {
 
-/// The key of the string tensor with the graph.
+/// The key of the string tensor that contains the graph.
 inline constexpr std::string_view graph_key = "_CHECKPOINTABLE_OBJECT_GRAPH";
 
-/// Its strings point into the message.
+/// A parsed graph. Its strings point into the message.
 class ObjectGraph {
  public:
   struct Child {
@@ -32,10 +32,10 @@ class ObjectGraph {
     std::string_view name;
   };
 
-  /// Errors: malformed (also for a number of no node), limit.
+  /// Parses the message. Errors: malformed (also for an invalid node number), limit.
   static Result<ObjectGraph> parse(std::span<const std::byte> message, IndexBudget& memory);
 
-  /// Node 0 is the root.
+  /// Returns the number of nodes. Node 0 is the root.
   std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(nodes_.size()); }
   std::span<const Child> children(std::uint32_t node) const { return range(children_, node, &Begin::child); }
   std::span<const Attribute> attributes(std::uint32_t node) const {

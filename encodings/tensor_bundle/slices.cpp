@@ -6,8 +6,8 @@
 namespace stele::inline v0::detail::tensorflow {
 namespace {
 
-/// Appends a number of 0 or more: as many bytes as it needs with a bit for each of them at its front, and a sign; or
-/// UINT64_MAX, which stands for -1.
+/// Appends a non-negative number: a byte count in unary in the leading bits, then a sign bit and the number. UINT64_MAX
+/// encodes -1.
 void put_signed(std::string& key, std::uint64_t number) {
   if (number == UINT64_MAX) {
     key += '\x7f';
@@ -23,7 +23,7 @@ void put_signed(std::string& key, std::uint64_t number) {
   key += bytes;
 }
 
-/// Appends a number without a sign: the number of its bytes, then these.
+/// Appends an unsigned number: the number of its bytes, then the bytes.
 void put_unsigned(std::string& key, std::uint64_t number) {
   const int size = (static_cast<int>(std::bit_width(number)) + 7) / 8;
   key += static_cast<char>(size);

@@ -12,7 +12,7 @@ namespace stele::inline v0::detail::tensorflow {
 /// name, the rank, and start and length for each axis.
 std::string slice_key(std::string_view name, const Box& slice);
 
-/// Returns the variable's name from such a key, for messages.
+/// Returns the variable's name from a key of slice_key(), for messages.
 std::string name_of_slice(std::string_view key);
 
 }  // namespace stele::inline v0::detail::tensorflow

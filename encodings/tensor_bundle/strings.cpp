@@ -36,19 +36,19 @@ class Strings {
     if (unmasked_crc(load_le<std::uint32_t>(rest_.data())) != crc) {
       return bad(Errc::checksum, "the checksum of the string tensor's lengths does not match");
     }
-    // The entry's checksum is that of the numbers, of their checksum, and of the strings.
+    // The entry's checksum covers the lengths, their checksum and the strings.
     crc = crc32c(crc, rest_.data(), rest_.size());
     if (crc != entry_.crc) return bad(Errc::checksum, "the checksum of the string tensor does not match");
     rest_ = rest_.subspan(4);
     std::uint64_t left = rest_.size();
     for (const std::uint64_t length : lengths_) {
-      if (length > left) return bad(Errc::truncated, "a string of the tensor ends after its bytes");
+      if (length > left) return bad(Errc::truncated, "a string exceeds the bytes of its tensor");
       left -= length;
     }
     return left == 0 ? Status() : bad(Errc::malformed, "bytes follow the strings of the tensor");
   }
 
-  /// Returns the next strings as nested lists of the extents from `axis` on.
+  /// Returns the next strings as nested lists with the extents of `axis` and the following axes.
   Value list(std::size_t axis) {
     if (axis == entry_.shape.size()) return text();
     Value::List values;
@@ -90,7 +90,7 @@ Result<Value> read_strings(const Entry& entry, IndexBudget& memory) {
         .found(to_string(entry.shape.span()));
   }
   if (entry.shape.size() > max_rank) return refuse(Errc::limit, "the string tensor has too many axes");
-  // Lists of empty lists take memory that no byte of the file pays for.
+  // Lists of empty lists take memory that is not proportional to the file's size.
   std::uint64_t values = 1, rows = 1;
   for (std::size_t d = 0; d < entry.shape.size() && values < memory.left(); ++d) {
     rows = checked_mul(rows, entry.shape[d]).value_or(UINT64_MAX);
@@ -119,14 +119,14 @@ Status stream_variants(const void* at, std::uint64_t, std::uint64_t size, PieceS
   const auto bad = [&](Errc code, const char* message) {
     return Error(code, message).file(entry.source->name()).offset(entry.offset);
   };
-  // Unlike other elements, these show only when they are parsed what their checksum covers.
+  // The ranges that the checksum of variants covers are known only after parsing, unlike those of other elements.
   Bytes bytes(static_cast<std::size_t>(size));
   STELE_TRY(entry.source->read_at(entry.offset, bytes.span()));
   std::uint32_t crc = 0;
   for (std::span<const std::byte> rest = bytes.span(); !rest.empty();) {
     std::uint64_t length = 0;
     if (!sstable::take_varint(rest, length) || rest.size() < 4 || length > rest.size() - 4) {
-      return bad(Errc::malformed, "a variant ends after its tensor");
+      return bad(Errc::malformed, "a variant exceeds its tensor");
     }
     std::byte number[8];
     store_le(number, length);

@@ -1,4 +1,4 @@
-// String tensors of a checkpoint, as values; and the bytes of variants, which have checksums of their own kind.
+// Reads string tensors of a checkpoint as values, and the bytes of variants, which have their own kind of checksum.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace stele::inline v0::detail::tensorflow {
 
-/// Reads the strings of an entry: varint lengths, u32 masked CRC-32C of these lengths as numbers of 4 bytes (of 8 from
-/// 2^32 on), the strings. Returns a string, or bytes if it is not UTF-8; or for a rank above 0 nested lists of them.
-/// Errors: truncated, malformed, checksum, limit, io.
+/// Reads the strings of an entry: varint lengths; u32 masked CRC-32C of these lengths as numbers of 4 bytes (8 bytes
+/// from 2^32 on); the strings. Returns a string, or bytes if it is not UTF-8; for a rank above 0, nested lists of
+/// these. Errors: truncated, malformed, checksum, limit, io.
 Result<Value> read_strings(const Entry& entry, IndexBudget& memory);
 
-/// For the entries of variants: varint length, bytes, and u32 masked CRC-32C for each element. `at` is the Entry.
+/// Reads the entries of variants: varint length, bytes, and u32 masked CRC-32C for each element. `at` is the Entry.
 Status read_variants(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
                      ReadContext& context);
 Status stream_variants(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink, ReadContext& context);

@@ -1,4 +1,4 @@
-// The bytes of an entry: in memory, or as a Source.
+// Reads the bytes of an entry into memory, or provides them as a Source.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -65,7 +65,7 @@ Result<Bytes> Directory::read(const Entry& entry, std::uint64_t limit) const {
 
 void add_unchecked_records(Report& report) {
   report.add(Report::What::unchecked, "zip records",
-             "times, versions, attributes, comments, padding: no load reads them");
+             "times, versions, attributes, comments, padding: loads ignore them");
 }
 
 Result<Report> Directory::check(Meter& meter, const std::function<bool(const Entry&)>& skip) const {
@@ -111,7 +111,7 @@ Result<SourcePtr> Directory::open(const Entry& entry) const {
     if (entry.method != stored && entry.method != deflated) return unsupported(*source_, entry);
     STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
     const Data data{offset, entry.compressed, entry.size, entry.crc};
-    if (entry.size == 0) STELE_TRY(read(entry, 0));  // no read would reach its end
+    if (entry.size == 0) STELE_TRY(read(entry, 0));  // no read would reach the end of an empty entry
     std::string name = name_of(*source_, entry);
     if (entry.method == stored) return SourcePtr(std::make_shared<gzip::StoredSource>(source_, std::move(name), data));
     return SourcePtr(std::make_shared<gzip::InflatedSource>(source_, std::move(name), data));

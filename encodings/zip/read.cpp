@@ -16,7 +16,7 @@
 namespace stele::inline v0::detail::zip {
 namespace {
 
-// Encryption, patches, strong encryption, a masked directory.
+// Flags for encryption, patches, strong encryption and a masked directory.
 constexpr std::uint16_t encryption_flags = 1U << 0 | 1U << 5 | 1U << 6 | 1U << 13;
 
 std::uint16_t u16(const std::byte* at) noexcept { return load_le<std::uint16_t>(at); }
@@ -31,7 +31,7 @@ Error refused(const Source& source, Errc code, std::uint64_t offset, const char*
   return Error(code, why).file(source.name()).offset(offset);
 }
 
-/// Returns existing bytes of the source, as a view or in `buffer`.
+/// Returns a range of the source, which must exist, as a view or in `buffer`.
 Result<std::span<const std::byte>> bytes_at(const Source& source, std::uint64_t offset, std::size_t count,
                                             Bytes& buffer) {
   if (const auto all = source.view(); !all.empty()) return all.subspan(static_cast<std::size_t>(offset), count);
@@ -50,7 +50,7 @@ class EndFinder {
   explicit EndFinder(const Source& source) : source_(source) {}
 
   Result<End> run() {
-    // Nearly always there is no comment: then the record is last in the file, and all readers use it.
+    // Usually the file has no comment: then the end record is the last in the file, and all readers use it.
     auto length = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size(), locator_size + end_size));
     STELE_TRY_ASSIGN(auto tail, bytes_at(source_, source_.size() - length, length, buffer_));
     std::size_t at = length - std::min(length, end_size);
@@ -68,7 +68,7 @@ class EndFinder {
     const bool is_wide = at >= locator_size && u32(locator) == locator_magic;
     const auto disk = [&](const std::byte* p) { return u16(p) == 0 || (is_wide && u16(p) == wide_count); };
     if (!disk(end + 4) || !disk(end + 6)) return bad(place, "the zip file spans several disks");
-    if (u16(end + 8) != u16(end + 10)) return bad(place, "the end record has two different numbers of entries");
+    if (u16(end + 8) != u16(end + 10)) return bad(place, "the end record declares two different numbers of entries");
     if (is_wide) {
       STELE_TRY_ASSIGN(found, widen(found, locator, place - locator_size));
       directory_end = u64(locator + 8);
@@ -85,9 +85,9 @@ class EndFinder {
  private:
   Error bad(std::uint64_t offset, const char* why) const { return refused(source_, Errc::malformed, offset, why); }
 
-  /// Returns the position of the end record: the one whose comment ends with the file, or else the one that other bytes
-  /// follow, which Python and PyTorch accept. If two records fit, readers differ in their choice, so that each could
-  /// hide content.
+  /// Returns the position of the end record: the record whose comment ends with the file, or else the record that other
+  /// bytes follow (Python and PyTorch accept such files). If two records fit, readers choose differently, so each
+  /// record could hide content; this is an error.
   Result<std::size_t> find(std::span<const std::byte> tail) const {
     constexpr std::string_view magic = "PK\x05\x06";
     const std::string_view all = text(tail);
@@ -108,7 +108,7 @@ class EndFinder {
     return found.at;
   }
 
-  /// Applies zip64's end record, which may differ from the other only in numbers that do not fit there.
+  /// Applies zip64's end record, which may differ from the end record only in numbers that do not fit there.
   Result<End> widen(const End& narrow, const std::byte* locator, std::uint64_t place) {
     const std::uint64_t at = u64(locator + 8);
     if (u32(locator + 4) != 0 || u32(locator + 16) > 1) return bad(place, "the zip file spans several disks");
@@ -133,7 +133,7 @@ class EndFinder {
 };
 
 /// Replaces those of `fields` (size, compressed size, offset) that are 0xffffffff, and `disk` if it is 0xffff, by the
-/// numbers of zip64's extra field. Returns the error, or nullptr.
+/// numbers in zip64's extra field. Returns the error message, or nullptr.
 const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fields, std::uint32_t& disk) {
   const auto missing = static_cast<std::size_t>(std::count(fields.begin(), fields.end(), wide));
   const bool no_disk = disk == wide_count;
@@ -148,7 +148,7 @@ const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fie
     if (id != zip64_id) continue;
     if (found) return "the record has two zip64 extra fields";
     found = true;
-    // Only the missing numbers; or all, which some programs write: then the others must be equal.
+    // The field has only the missing numbers. Some programs write all numbers; then the others must be equal.
     if (length == 8 * missing + (no_disk ? 4 : 0)) {
       for (std::uint64_t& field : fields) {
         if (field == wide) field = u64(p), p += 8;
@@ -167,7 +167,7 @@ const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fie
     if (no_disk && length != 28) return "the zip64 extra field lacks a number";
     if (length == 28) disk = u32(p + 24);
   }
-  // Some programs pad with zeros that are too few for a field.
+  // Some programs pad with zeros, too few to form a field.
   if (std::any_of(extra.begin(), extra.end(), [](std::byte b) { return b != std::byte{0}; })) {
     return "an extra field exceeds its record";
   }
@@ -176,10 +176,10 @@ const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fie
 
 bool is_folder(const Entry& entry) { return entry.name.ends_with('/'); }
 
-/// Checks an entry by itself. Returns the error.
+/// Checks an entry on its own. Returns the error.
 std::pair<Errc, const char*> fault(const Entry& entry) {
   if (const char* why = bad_name(entry.name)) return {Errc::malformed, why};
-  if (is_encrypted(entry)) return {Errc::none, nullptr};  // with a key's bytes in front, and sizes of other bytes
+  if (is_encrypted(entry)) return {Errc::none, nullptr};  // has extra bytes for the key, and sizes of other bytes
   if (entry.method == stored && entry.size != entry.compressed) {
     return {Errc::malformed, "the stored entry has two different sizes"};
   }
@@ -240,7 +240,7 @@ const char* bad_name(std::string_view name) noexcept {
   if (name.empty()) return "the entry name is empty";
   if (name.find('\0') != name.npos || name.find('\\') != name.npos)
     return "the entry name contains a backslash or a zero byte";
-  // `W:0` is a name of TensorFlow's variables, `C:/` a drive.
+  // `W:0` is a name of a TensorFlow variable, `C:/` a drive.
   const bool drive = name.size() > 1 && name[1] == ':' && (name.size() == 2 || name[2] == '/');
   if (name.front() == '/' || drive) return "the entry name is absolute";
   if (!json::valid_utf8(name)) return "the entry name is not valid UTF-8";
@@ -266,7 +266,7 @@ std::optional<FirstName> first_name(std::span<const std::byte> head) noexcept {
     const auto name = head.subspan(local_size, std::min(length, head.size() - local_size));
     const FirstName found{text(name), name.size() == length};
     if (!found.complete || !found.name.ends_with('/') || u32(head.data() + 22) != 0) return found;
-    // Folders, which some programs write, have no content, but may have deflated bytes and a descriptor.
+    // Some programs write entries for folders. These have no content, but may have deflated bytes and a descriptor.
     const std::size_t next = text(head).find("PK\3\4", local_size + length);
     if (next == std::string_view::npos) return found;
     head = head.subspan(next);
@@ -276,7 +276,7 @@ std::optional<FirstName> first_name(std::span<const std::byte> head) noexcept {
 Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::uint64_t memory) {
   return guarded(from->name(), [&]() -> Result<std::shared_ptr<const Directory>> {
     const std::shared_ptr<Directory> made(new Directory);
-    made->source_ = from;  // which must outlive this function: guarded() names it
+    made->source_ = from;  // must outlive this function, because guarded() uses its name
     const Source& source = *made->source_;
     STELE_TRY_ASSIGN(const End end, EndFinder(source).run());
     if (end.count > end.size / central_size) {
@@ -351,7 +351,7 @@ Result<std::uint64_t> Directory::data(const Entry& entry, std::span<const std::b
       STELE_TRY_ASSIGN(head, bytes_at(*source_, entry.header, count, buffer));
       return {};
     };
-    // Most extra fields are short, so that one read is enough.
+    // Most extra fields are short, so one read usually suffices.
     STELE_TRY(want(static_cast<std::size_t>(std::min<std::uint64_t>(available, local_size + entry.name.size() + 128))));
     const std::size_t name = u16(head.data() + 26), extra = u16(head.data() + 28);
     const std::size_t size = local_size + name + extra;
@@ -395,7 +395,7 @@ Result<std::span<const std::byte>> HeadReader::head(const Entry& entry) {
   };
   const std::uint64_t wanted = std::min(size, local_size + entry.name.size() + size_);
   if (within().size() >= wanted) return within();
-  // Include the small entries that follow, unless this one is elsewhere than after the one before.
+  // Include the small entries that follow, unless this entry does not follow the previously requested one.
   const auto entries = directory_->entries();
   std::uint64_t end = entry.header + wanted;
   const std::uint64_t known = begin_ + window_.size();

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view local_signature = "PK\3\4", descriptor_signature = "PK\7\10";
 constexpr std::size_t narrow_descriptor = 16, wide_descriptor = 24;
 
-/// Zip entries and the new directory after them.
+/// The original's entries and the new directory after them.
 class Rebuilt final : public Continued {
  public:
   using Continued::Continued;
@@ -41,14 +41,14 @@ struct Found {
   std::uint32_t time = 0, crc = 0;
   std::uint64_t compressed = 0, size = 0;
   std::string name{};
-  std::uint64_t data = 0, end = 0;  // offsets of its bytes, and of what follows the entry; end 0: bytes are missing
+  std::uint64_t data = 0, end = 0;  // offsets of its bytes and of the data after the entry; end 0: bytes are missing
 };
 
 class Scanner {
  public:
   explicit Scanner(const Source& source) : source_(source) {}
 
-  /// Returns the offset of the signature at or after `at`; nothing if there is none.
+  /// Returns the offset of the first signature at or after `at`; nullopt if there is none.
   Result<std::optional<std::uint64_t>> find(std::string_view signature, std::uint64_t at) {
     constexpr std::uint64_t window = std::uint64_t{1} << 20;
     while (at < source_.size() && source_.size() - at >= signature.size()) {
@@ -59,7 +59,7 @@ class Scanner {
     return std::optional<std::uint64_t>();
   }
 
-  /// Reads the entry at `at`; nothing if its header is incomplete.
+  /// Reads the entry at `at`; nullopt if its header is incomplete.
   Result<std::optional<Found>> entry(std::uint64_t at) {
     const std::uint64_t left = source_.size() - at;
     if (left < local_size) return std::optional<Found>();
@@ -92,7 +92,7 @@ class Scanner {
   }
 
  private:
-  /// Completes an entry by the descriptor after its bytes, which is the one that contains their number.
+  /// Completes an entry from the descriptor after its bytes: the one that declares their number.
   Result<std::optional<Found>> described(Found found) {
     for (std::uint64_t from = found.data;;) {
       STELE_TRY_ASSIGN(const auto at, find(descriptor_signature, from));
@@ -112,7 +112,7 @@ class Scanner {
     }
   }
 
-  /// Valid until the next call.
+  /// Returns a range of the file; valid until the next call.
   Result<std::string_view> bytes(std::uint64_t at, std::uint64_t count) {
     if (at < begin_ || at + count > begin_ + used_) {
       begin_ = at;
@@ -130,7 +130,7 @@ class Scanner {
   std::size_t used_ = 0;
 };
 
-/// Appends a record of the directory, with all numbers in zip64's field.
+/// Appends a record of the directory, with all numbers in zip64's extra field.
 void put_record(std::string& to, const Found& entry, std::uint64_t header) {
   constexpr std::uint16_t version = 45;
   put(to, central_magic), put(to, version), put(to, version), put(to, entry.flags), put(to, entry.method);
@@ -141,7 +141,7 @@ void put_record(std::string& to, const Found& entry, std::uint64_t header) {
   put(to, zip64_id), put(to, std::uint16_t{24}), put(to, entry.size), put(to, entry.compressed), put(to, header);
 }
 
-/// Appends the end of a file whose directory is at `offset`.
+/// Appends the end records of a file whose directory is at `offset`.
 void put_end(std::string& to, std::uint64_t offset, std::uint64_t count) {
   const std::uint64_t size = to.size();
   constexpr std::uint16_t version = 45;

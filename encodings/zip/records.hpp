@@ -1,4 +1,4 @@
-// Shared by reader and writer: the records' signatures and sizes, and the valid names.
+// Signatures and sizes of records and the rules for names, shared by reader and writer.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ inline constexpr std::size_t wide_end_size = 56;
 inline constexpr std::size_t locator_size = 20;
 inline constexpr std::size_t end_size = 22;
 
-// A field with this value refers to zip64's number.
+// Marks a field whose value is in zip64's extra field.
 inline constexpr std::uint32_t wide = 0xffffffff;
 inline constexpr std::uint16_t wide_count = 0xffff;
 
@@ -29,7 +29,7 @@ inline constexpr std::uint16_t padding_id = 0xd935;
 inline constexpr std::uint16_t descriptor_flag = 1U << 3;
 inline constexpr std::uint16_t utf8_flag = 1U << 11;
 
-/// Returns the error in a name, or nullptr if it is valid. A folder's name ends with a slash.
+/// Returns the reason why a name is invalid, or nullptr if it is valid. A folder's name ends with a slash.
 const char* bad_name(std::string_view name) noexcept;
 
 }  // namespace stele::inline v0::detail::zip

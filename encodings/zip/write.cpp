@@ -1,4 +1,4 @@
-// The writer: local headers, the directory, the end.
+// The writer: local headers, the directory, the end records.
 #include <algorithm>
 #include <initializer_list>
 #include <utility>
@@ -12,11 +12,11 @@ namespace stele::inline v0::detail::zip {
 namespace {
 
 constexpr std::uint16_t version_narrow = 20, version_wide = 45;
-constexpr std::uint64_t local_crc = 14;                           // its offset in a local header
-constexpr std::size_t zip64_header = 4;                           // of an extra field
-constexpr std::uint64_t max_alignment = std::uint64_t{32} << 10;  // the padding has at most 65535 bytes
+constexpr std::uint64_t local_crc = 14;                           // offset of the CRC-32 in a local header
+constexpr std::size_t zip64_header = 4;                           // size of an extra field's header
+constexpr std::uint64_t max_alignment = std::uint64_t{32} << 10;  // the padding field has at most 65535 bytes
 
-/// The numbers of a record in order, without its name.
+/// Builds the numbers of a record in order, without its name.
 class Record {
  public:
   template <class T>
@@ -28,7 +28,7 @@ class Record {
   std::span<const std::byte> bytes() const { return {bytes_, size_}; }
 
  private:
-  std::byte bytes_[wide_end_size + locator_size + end_size];  // the largest: all at the end
+  std::byte bytes_[wide_end_size + locator_size + end_size];  // the largest case: all end records together
   std::size_t size_ = 0;
 };
 
@@ -38,9 +38,9 @@ bool ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-/// The variable part of a local header: its extra fields.
+/// The extra fields of a local header.
 struct Extra {
-  bool big;             // the sizes need zip64's field
+  bool big;             // the sizes need zip64's extra field
   std::uint64_t sizes;  // length of that field
   std::uint64_t pad;    // length of the field that aligns the data
 };
@@ -68,7 +68,7 @@ bool wide_end(std::uint64_t count, std::uint64_t size, std::uint64_t offset) {
   return count >= wide_count || size >= wide || offset >= wide;
 }
 
-/// Returns the deflated bytes if that makes them smaller, or else none.
+/// Returns the deflated bytes if they are fewer, or else an empty result.
 Bytes deflate_smaller(std::span<const std::byte> bytes) {
   if (bytes.size() < 2) return {};
   gzip::Deflater deflater(gzip::Deflater::Framing::none, -1, 0);
@@ -137,7 +137,7 @@ void Writer::adopt(const Entry& entry, std::uint64_t header) {
 
 void Writer::keep(std::string_view name, const Entry& entry) {
   entries_.push_back({names_.size(), name.size(), entry});
-  entries_.back().entry.name = {};  // points into a Directory that may be destroyed earlier
+  entries_.back().entry.name = {};  // pointed into a Directory that may be destroyed earlier
   names_.append(name);
 }
 

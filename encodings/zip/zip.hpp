@@ -1,4 +1,4 @@
-// Zip files: a directory that trusts no input, entries as Sources, a writer that aligns stored entries.
+// Zip files: a directory for untrusted input, entries as Sources, a writer that aligns stored entries.
 //
 // 1. local file header, 30 B: u32 0x04034b50, u16 version needed (20; 45 with zip64), u16 flags, u16 method (0 stored,
 //    8 DEFLATE), u16 time, u16 date, u32 CRC-32, u32 compressed size, u32 size, u16 length of the name, of the extra
@@ -46,15 +46,15 @@ using gzip::crc32_joined;
 /// Returns true if Directory accepts an entry of this name.
 bool valid_name(std::string_view name) noexcept;
 
-/// The name in the first local header of a file that is not a folder's.
+/// The name in the first local header that does not belong to a folder.
 struct FirstName {
-  std::string_view name;  // as much of it as the head has
+  std::string_view name;  // the part of it that `head` contains
   bool complete = false;
 };
-/// Returns nothing if no zip file of one entry or more begins with `head`, or `head` has less than a letter of a name.
+/// Returns nullopt if `head` does not begin a zip file with at least one entry, or contains no letter of a name.
 std::optional<FirstName> first_name(std::span<const std::byte> head) noexcept;
 
-/// One file of the archive, from the central directory. It can be copied unchanged, from `header` to `end`.
+/// One file of the archive, from the central directory. The bytes from `header` to `end` can be copied unchanged.
 struct Entry {
   std::string_view name;         // points into the Directory
   std::uint64_t header = 0;      // offset of the local header
@@ -65,47 +65,47 @@ struct Entry {
   std::uint32_t modified = 0x00210000;  // time and date: 1980-01-01
   std::uint16_t method = stored;
   std::uint16_t flags = 0;
-  std::uint16_t version = 20;  // needed to extract
+  std::uint16_t version = 20;  // version needed to extract
 };
 
-/// Returns true if the bytes of an entry cannot be read without a key, or are a patch of another file.
+/// Returns true if an entry's bytes cannot be read without a key, or are a patch for another file.
 bool is_encrypted(const Entry& entry) noexcept;
 
-/// The central directory of a zip file. Immutable; all members are safe from several threads.
+/// The central directory of a zip file. Immutable and thread-safe.
 ///
-/// Refuses, as malformed unless another error is given:
-/// - no end record in the last 64 KiB of the file, or two. Bytes after it are allowed, and not read
+/// Refuses the following; the error is malformed unless another one is given:
+/// - no end record in the last 64 KiB of the file, or two. Bytes after the record are allowed and not read
 /// - a directory that is not directly before the end record; several disks; counts and sizes that differ
-/// - zip64's end record or extra field that is not needed and has other numbers
-/// - two entries of one name (duplicate)
-/// - names that are empty, not UTF-8, absolute (also `C:/`), with a backslash, a NUL, or a part that is empty, `.` or
-///   `..`. A name with a trailing slash is a folder, which must have no bytes, and is omitted
+/// - a zip64 end record or extra field that is not needed and has different numbers
+/// - two entries with the same name (duplicate)
+/// - names that are empty, not UTF-8 or absolute (also `C:/`), contain a backslash or a NUL, or have a part that is
+/// empty, `.` or `..`. A name with a trailing slash is a folder, which must have no bytes, and is omitted
 /// - entries that overlap, or reach into the directory
 /// - a size that DEFLATE cannot reach from so few bytes (limit; 1032:1); stored entries whose two sizes differ
-/// Bytes before the first entry, between entries and after their data are allowed, and not read. An encrypted entry has
-/// a name and sizes; its bytes are refused (unsupported).
+/// Bytes before the first entry, between entries and after their data are allowed and not read. An encrypted entry has
+/// a name and sizes; reading its bytes is refused (unsupported).
 class Directory {
  public:
-  /// Opens a file. `memory` bounds the directory's memory (limit). Errors: io, and those of the class.
+  /// Opens a file. `memory` bounds the directory's memory (limit). Errors: io, and those listed for the class.
   static Result<std::shared_ptr<const Directory>> open(SourcePtr source, std::uint64_t memory);
   /// Returns the entries in the order of their offsets.
   std::span<const Entry> entries() const noexcept { return entries_; }
-  /// Returns the entry of that name, or nullptr.
+  /// Returns the entry with that name, or nullptr.
   const Entry* find(std::string_view name) const noexcept;
   const SourcePtr& source() const noexcept { return source_; }
-  /// Returns the offset of an entry's data, from the local header, whose name, method, CRC and sizes must equal those
-  /// of the directory (with a descriptor: or be 0). `head`: the known bytes of the file from entry.header on; the
-  /// function reads any missing ones.
+  /// Returns the offset of an entry's data, from its local header, whose name, method, CRC and sizes must equal those
+  /// in the directory (or be 0 if there is a descriptor). `head`: bytes of the file from entry.header on that the
+  /// caller already has; the function reads the missing ones.
   Result<std::uint64_t> data(const Entry& entry, std::span<const std::byte> head = {}) const;
   /// Returns all bytes of an entry, inflated, after checking the CRC-32. Errors: limit (more than `limit` bytes),
   /// checksum, malformed, unsupported (another method), io.
   Result<Bytes> read(const Entry& entry, std::uint64_t limit) const;
   /// Opens an entry as a Source. A stored entry is a part of the file, with the file's view(). A deflated entry is
-  /// inflated as it is read: in order from the beginning in one pass, which checks the CRC-32 at its end; elsewhere
-  /// from the nearest earlier one of some 256 states, which reading keeps (some 40 KiB each).
+  /// inflated as it is read: a read in order from the beginning takes one pass, which checks the CRC-32 at its end;
+  /// other reads start from the nearest earlier one of about 256 states that reading keeps (about 40 KiB each).
   Result<SourcePtr> open(const Entry& entry) const;
-  /// Compares all bytes of every entry for which `skip` does not return true with its CRC-32. The returned report lists
-  /// the parts without a checksum, and the entries that cannot be read. Errors: checksum, malformed, io, cancelled.
+  /// Verifies the CRC-32 of every entry for which `skip` does not return true. The report lists the parts without a
+  /// checksum, and the entries that cannot be read. Errors: checksum, malformed, io, cancelled.
   Result<Report> check(Meter& meter, const std::function<bool(const Entry&)>& skip = nullptr) const;
 
  private:
@@ -117,17 +117,17 @@ class Directory {
   std::vector<std::uint32_t> by_name_;
 };
 
-/// Adds the row of a verification for the parts of a zip file that no checksum covers.
+/// Adds a report row for the parts of a zip file that no checksum covers.
 void add_unchecked_records(Report& report);
 
-/// Reads the first bytes of entries; in the file's order, small entries that follow each other together.
+/// Reads the first bytes of entries. In the file's order, it reads adjacent small entries together.
 class HeadReader {
  public:
   /// `size`: number of bytes of an entry's data that a caller usually needs.
   HeadReader(std::shared_ptr<const Directory> directory, std::uint64_t size)
       : directory_(std::move(directory)), size_(size) {}
-  /// Returns bytes of the file from the entry's local header on: the header and `size` bytes of data if the entry has
-  /// as many. Valid until the next call. Errors: io.
+  /// Returns bytes of the file from the entry's local header on: the header and up to `size` bytes of data. Valid until
+  /// the next call. Errors: io.
   Result<std::span<const std::byte>> head(const Entry& entry);
 
  private:
@@ -137,36 +137,36 @@ class HeadReader {
   std::uint64_t begin_ = 0;  // offset of the window
 };
 
-/// Writes a zip file forward: a stored entry has its sizes and CRC-32 before its bytes (Java refuses a stored entry
-/// with a descriptor). Dates are 1980-01-01, so that equal content makes equal bytes.
+/// Writes a zip file forward. The sizes and CRC-32 of a stored entry precede its bytes, because Java refuses a stored
+/// entry with a descriptor. Dates are 1980-01-01, so that equal content gives equal bytes.
 class Writer {
  public:
   explicit Writer(Gather& out) : out_(out) {}
   /// Begins an entry. The caller appends its `compressed` bytes to the Gather directly after this call. Byte `aligned`
-  /// of its data is at a multiple of `alignment` in the file (an extra field of id 0xd935 pads; 0: no alignment). The
+  /// of the data is at a multiple of `alignment` in the file (an extra field with id 0xd935 pads; 0: no alignment). The
   /// caller must not use a name twice. Errors: those of the sink, not_representable (a name that Directory refuses, or
   /// of more than 65535 bytes; an alignment of more than 32 KiB).
   Status begin(std::string_view name, std::uint16_t method, std::uint64_t compressed, std::uint64_t size,
                std::uint32_t crc, std::uint64_t aligned = 0, std::uint64_t alignment = 0);
-  /// Writes a whole entry from memory; deflated if `method` requests it and the entry gets smaller.
+  /// Writes a whole entry from memory; deflates it if `method` requests this and the entry gets smaller.
   Status add(std::string_view name, std::span<const std::byte> bytes, std::uint16_t method = stored);
   /// Sets the CRC-32 of the last entry, after all its bytes have been appended. Requires a Gather that can patch.
   Status set_crc(std::uint32_t crc);
-  /// Adds an entry to the directory that was copied to `header`, from its local header to Entry::end.
+  /// Adds to the directory an entry whose bytes, from its local header to Entry::end, were copied to `header`.
   void adopt(const Entry& entry, std::uint64_t header);
-  /// Writes the central directory and the end.
+  /// Writes the central directory and the end records.
   Status finish();
 
  private:
   struct Written {
-    std::size_t name, length;  // in names_
-    Entry entry;               // all but its name
+    std::size_t name, length;  // name: index in names_
+    Entry entry;               // without its name
   };
   void keep(std::string_view name, const Entry& entry);
 
   Gather& out_;
   std::string names_;
-  std::deque<Written> entries_;  // which grows without copies
+  std::deque<Written> entries_;  // grows without reallocation
 };
 
 /// Computes the size of a file of stored entries before a Writer writes it.

@@ -140,8 +140,8 @@ class TreeBuilder {
 
   Status add(Ref r, int depth) {
     if (depth > max_depth)
-      return Error(Errc::limit, "objects are nested too deep, or contain themselves").path(path_.substr(0, 1000));
-    // Shared containers are visited under each of their names, so each visit counts.
+      return Error(Errc::limit, "objects are nested too deeply, or contain themselves").path(path_.substr(0, 1000));
+    // Shared containers are visited under each of their names.
     if (!memory_.take(16)) return index_error("the file's objects need too much memory");
     r = tensors_.unwrapped(r);
     if (r == no_ref) return {};

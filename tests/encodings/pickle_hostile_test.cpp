@@ -157,7 +157,7 @@ TEST_CASE("pickle: each byte is an operation, unsupported, or none, as in CPytho
     const auto op = static_cast<char>(c);
     const Error error = read_error("\x80\x02" + std::string(1, op));
     CHECK((error.code() == Errc::unsupported) == (unsupported.find(op) != unsupported.npos));
-    const bool none = error.message() == "the byte is no operation of a pickle";
+    const bool none = error.message() == "the byte is not a pickle operation";
     CHECK(none == (supported.find(op) == supported.npos && unsupported.find(op) == unsupported.npos));
   }
 }

@@ -230,7 +230,7 @@ TEST_CASE("numpy: entries that are no tensors do not hide the others") {
     CHECK(reason("void").find("set NpyOptions::void2") != std::string::npos);
     CHECK(reason("large") == "the header of the array is too large: 65535");
     CHECK(reason("later") == "the version of the array's format is unknown: 4.0");
-    CHECK(reason("text") == "the bytes are not an array of NumPy");
+    CHECK(reason("text") == "the data is not a NumPy array");
     CHECK(reason("upper.NPY") == "the entry is not an array");
     CHECK(reason("empty") == "the entry is not an array");
     CHECK(reason("README.md") == "the entry is not an array");
@@ -259,7 +259,7 @@ TEST_CASE("numpy: entries that are no tensors do not hide the others") {
     const Bytes kept = good(saved(binary, opened));
     const Snapshot again = good(binary.open(kept.span()));
     CHECK(again.leaf_count() == 12);
-    CHECK(*named(again, "text").annotations()->at("unreadable").as_string() == "the bytes are not an array of NumPy");
+    CHECK(*named(again, "text").annotations()->at("unreadable").as_string() == "the data is not a NumPy array");
     const auto refused = saved(npz, opened);
     REQUIRE(!refused);
     CHECK(refused.error().code() == Errc::not_representable);

@@ -89,7 +89,7 @@ TEST_CASE("pytorch hostile zip: data.pkl that is missing, empty or longer") {
     CAPTURE(size);
     CHECK(code_of(opened(cut)) == Errc::truncated);
   }
-  CHECK_REFUSED(without("data/0"), Errc::malformed, "no record of the storage");
+  CHECK_REFUSED(without("data/0"), Errc::malformed, "no record for the storage");
   CHECK_REFUSED(with_record("data/0", eight + "9"), Errc::malformed, "size of the storage differs");
   CHECK_REFUSED(with_record("data/0", eight.substr(1)), Errc::malformed, "size of the storage differs");
 }
