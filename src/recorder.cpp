@@ -1,4 +1,4 @@
-// The parts that all recorders share: precision, capabilities, files.
+// The code that all recorders share: precision, capabilities, files.
 #include <algorithm>
 
 #include "base/limits.hpp"
@@ -57,7 +57,7 @@ Result<Layout> OpenContext::layout() const {
 namespace detail {
 namespace {
 
-/// Returns the reason why the format cannot hold a leaf, or an empty string if it can.
+/// Returns the reason why the format cannot store a leaf, or an empty string if it can.
 std::string obstacle(const LeafView& leaf, const Capabilities& can) {
   if (const std::string_view reason = unreadable(leaf); !reason.empty()) {
     const bool kept = can.annotations || (can.keeps != nullptr && can.keeps(unreadable_key));
@@ -104,7 +104,8 @@ bool loses_quantization(const LeafView& leaf, const Capabilities& can) {
          leaf.annotations()->contains(std::string(quantization_key));
 }
 
-/// Quantizes all floats, unless the format cannot store their ranges and this is an error: reading them takes a while.
+/// Quantizes all floats. If the format cannot store their ranges, and this is an error, returns it first, because
+/// reading the ranges takes time.
 Result<Snapshot> quantize_for(const Format& format, const Snapshot& snapshot, unsigned bits,
                               const SaveOptions& options) {
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
@@ -136,7 +137,7 @@ Error cannot_hold(const Format& format, std::string_view path, std::string_view 
   return Error(Errc::not_representable, text).path(path).found(what).hint(hint);
 }
 
-/// Asks the format for the parts of a fitting snapshot that its writer omits.
+/// Calls the format to remove the parts of a fitting snapshot that its writer omits.
 Result<Snapshot> without_losses(const Format& format, Snapshot snapshot, std::string_view file, bool allow_loss,
                                 Report& report) {
   STELE_TRY_ASSIGN(const std::vector<Loss> losses, format.losses(snapshot, file));
@@ -145,8 +146,8 @@ Result<Snapshot> without_losses(const Format& format, Snapshot snapshot, std::st
   return cannot_hold(format, snapshot.path(losses[0].node), losses[0].what, losses.size());
 }
 
-/// Returns the part of the snapshot that the format can hold. Without `allow_loss`, returns an error with the first
-/// unsupported node and the count of the others.
+/// Returns the part of the snapshot that the format can store. Without `allow_loss`, returns an error with the first
+/// unsupported node and the number of further ones.
 Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string_view file, bool allow_loss,
                      Report& report) {
   const Capabilities& can = format.capabilities();
@@ -192,7 +193,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
     const auto nodes = snapshot.nodes();
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i].kind == NodeKind::value && !can.values) drop(i, "a value");
-      // Flat formats store these entries together with values.
+      // Flat formats store these entries together with the values.
       if (!can.values && !can.nesting && needs_empty_entry(data, i)) {
         const bool guess = data.unknown_kinds.maps && nodes[i].kind == NodeKind::none && nodes[i].parent != no_index &&
                            nodes[nodes[i].parent].kind == NodeKind::map;
@@ -203,7 +204,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
       tied = true;
     }
   }
-  // Formats that store ties store versions in one place with them.
+  // Formats that store ties also store versions.
   if (!can.values || !can.aliases) {
     for (std::uint32_t i = 0; i < snapshot.nodes().size(); ++i) {
       if (snapshot.version(snapshot.nodes()[i]) != 0) {
@@ -236,7 +237,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   return without_losses(format, std::move(left), file, allow_loss, report);
 }
 
-/// Refuses tensors of which this process has a part only: the file would not have the part's place.
+/// Refuses tensors of which this process has only a part, because the file would not store the position of the part.
 Status check_places(const Format& format, const Snapshot& snapshot, bool allow_loss, Report& report) {
   std::string first, first_place;
   std::size_t count = 0;
@@ -303,7 +304,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
     STELE_TRY_ASSIGN(snapshot, with_blocks(snapshot, first_rule(precision.block_rules), &report));
   }
   STELE_TRY_ASSIGN(snapshot, fit(format, snapshot, file, options.allow_loss, report));
-  // A byte of a bool that is neither 0 nor 1 could be saved, but not loaded.
+  // A bool whose byte is neither 0 nor 1 could be saved, but not loaded.
   LoadOptions reading;
   reading.threads = options.threads;
   reading.executor = options.executor;
@@ -324,8 +325,8 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
 
 namespace {
 
-/// Adds a row for each tensor with numbers that became infinite, and for each quantized one. A dry run has not read
-/// them yet.
+/// Adds a row for each tensor with numbers that became infinite, and for each quantized tensor. A dry run has not read
+/// them, so this function does.
 Status report_numbers(const Snapshot& snapshot, const SaveOptions& options, bool dry_run, Report& report) {
   if (dry_run) {
     LoadOptions reading;
@@ -379,7 +380,7 @@ Result<Report> save_object(const Format& format, PrecisionSpec precision, const 
 
 namespace {
 
-/// The sink of a dry run, with the name that the file would have.
+/// The sink of a dry run, with the name of the file that a save would write.
 class NoSink final : public Sink {
  public:
   explicit NoSink(std::string name) : Sink(std::move(name)) {}
@@ -412,7 +413,7 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
     STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
   }
   if (!reader.format->opens(source->is_folder())) return wrong_kind(source->is_folder(), source->name());
-  if (!options.part.empty()) target = {};  // its names are not those of the file
+  if (!options.part.empty()) target = {};  // the target's names are not those of the file
   STELE_TRY_ASSIGN(Snapshot snapshot, reader.format->open(source, OpenContext(options, target)));
   if (!reader.format->capabilities().properties) {
     STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, options.limits, file_bytes(*source)));

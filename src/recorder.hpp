@@ -1,4 +1,4 @@
-// The steps of a save, for formats that write more than a Snapshot.
+// The steps of a save, for formats that write data in addition to a Snapshot.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace stele::inline v0::detail {
 
-/// Writes a prepared snapshot. `meter` must count the tensors' bytes (steps/progress.hpp).
+/// Writes a prepared snapshot. `meter` must count the tensors' bytes (passes/progress.hpp).
 using WritePrepared = std::function<Status(const Snapshot& prepared, Meter& meter)>;
 
-/// Saves like save_object() in format.hpp, with `write` instead of Format::write(). `more_bytes`: bytes of tensors that
-/// `write` adds to the snapshot's, for the progress callback.
+/// Saves like save_object() in format.hpp, with `write` instead of Format::write(). `more_bytes`: size of the tensors
+/// that `write` adds to those of the snapshot, for the progress callback.
 STELE_EXPORT Result<Report> save_object(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
                                         const SaveOptions& options, std::uint64_t more_bytes,
                                         const WritePrepared& write);
 
-/// Returns the sink of a save to `path`; for a dry run, one that drops all bytes.
+/// Returns the sink of a save to `path`; for a dry run, a sink that discards all bytes.
 STELE_EXPORT Result<std::unique_ptr<Sink>> sink_for(const Format& format, std::string_view path,
                                                     const SaveOptions& options);
-/// Calls `save(Sink&)` with the sink of `to`.
+/// Calls `save(Sink&)` with the sink for `to`.
 template <class Save>
 Result<Report> save_to(const Format& format, const Output& to, const SaveOptions& options, Save save) {
   if (to.sink() != nullptr) return save(*to.sink());

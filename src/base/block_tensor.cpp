@@ -9,7 +9,7 @@
 namespace stele::inline v0 {
 namespace {
 
-/// Returns the bytes of a tensor; throws std::invalid_argument.
+/// Returns the size of a tensor in bytes; throws std::invalid_argument.
 std::size_t checked_bytes(DType dtype, const Shape& shape) {
   const std::size_t unit = block_size(dtype).elements;
   const bool whole = unit == 0 || (shape.rank() != 0 && shape[shape.rank() - 1] % unit == 0);
@@ -17,7 +17,7 @@ std::size_t checked_bytes(DType dtype, const Shape& shape) {
   const auto bytes = count && whole && BlockTensor::takes(dtype) ? byte_length(dtype, *count) : std::nullopt;
   if (!bytes || *bytes > static_cast<std::uint64_t>(PTRDIFF_MAX)) {
     throw std::invalid_argument(
-        "stele: a BlockTensor is of blocks, f64, f32, f16 or bf16, its last axis of whole blocks");
+        "stele: a BlockTensor needs a block dtype, f64, f32, f16 or bf16, and a last axis of whole blocks");
   }
   return static_cast<std::size_t>(*bytes);
 }
@@ -91,7 +91,7 @@ void decode_to(DType dtype, std::span<const std::byte> blocks, float* out) {
 
 Status BlockTensor::decode_row(std::size_t i, std::span<float> out) const {
   if (i >= rows() || out.size() != last(shape_)) {
-    return Error(Errc::invalid_argument, "the tensor has no such row, or rows of another size")
+    return Error(Errc::invalid_argument, "the row number or the row size is invalid")
         .expected(std::to_string(rows()) + " rows of " + std::to_string(last(shape_)))
         .found("row " + std::to_string(i) + ", " + std::to_string(out.size()) + " numbers");
   }
@@ -114,7 +114,7 @@ Result<BlockTensor> BlockTensor::encode(DType dtype, Shape shape, std::span<cons
     }
     const std::size_t unit = blocks ? block_size(dtype).elements : 1;
     if (shape.element_count() != elements.size() || last(shape) % unit != 0) {
-      return Error(Errc::invalid_argument, "the elements are not the rows of whole blocks that the shape has")
+      return Error(Errc::invalid_argument, "the elements do not match the shape in rows of whole blocks")
           .expected(to_string(shape) + ", rows of whole blocks of " + std::to_string(unit))
           .found(std::to_string(elements.size()) + " elements");
     }
@@ -128,7 +128,7 @@ Result<BlockTensor> BlockTensor::encode(DType dtype, Shape shape, std::span<cons
       if (outcome.status != ConvertStatus::ok) bad = static_cast<std::size_t>(outcome.index);
     }
     if (bad == elements.size()) return tensor;
-    return Error(Errc::out_of_range, "a number cannot be encoded")
+    return Error(Errc::out_of_range, "the number cannot be encoded")
         .expected(name(dtype))
         .found("element " + std::to_string(bad));
   });

@@ -11,11 +11,11 @@
 namespace stele::inline v0::detail {
 namespace {
 
-/// Row k advances a byte by k further zero bytes, so that eight bytes take one step.
+/// Table k advances a byte by k more zero bytes, so that eight bytes take one step.
 using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
 
 constexpr Tables tables = [] {
-  constexpr std::uint32_t polynomial = 0x82f63b78;  // reflected
+  constexpr std::uint32_t polynomial = 0x82f63b78;  // in reflected bit order
   Tables t{};
   for (std::uint32_t i = 0; i < 256; ++i) {
     std::uint32_t crc = i;

@@ -1,18 +1,18 @@
-// Names of entries by which formats tell apart the files of one container (zip, tar).
+// Entry names by which formats distinguish files in one kind of container (zip, tar).
 #pragma once
 
 #include <string_view>
 
 namespace stele::inline v0::detail {
 
-/// Returns true if a zip file that begins with an entry of this name was written by NumPy. TorchScript's files may
-/// begin with any file, in FOLDER/extra/.
+/// Returns true if NumPy wrote a zip file that begins with an entry of this name. TorchScript's files may begin with
+/// any file in FOLDER/extra/.
 constexpr bool is_numpy_zip_entry(std::string_view name) noexcept {
   const auto slash = name.find('/');
   return name.ends_with(".npy") && !(slash != name.npos && name.substr(slash).starts_with("/extra/"));
 }
 
-/// Returns true if a zip file with an entry of this name was written by PyTorch: all its entries are in one folder.
+/// Returns true if PyTorch wrote a zip file with an entry of this name: all its entries are in one folder.
 constexpr bool is_pytorch_zip_entry(std::string_view name) noexcept {
   const auto slash = name.find('/');
   if (slash == name.npos || is_numpy_zip_entry(name)) return false;
@@ -28,7 +28,7 @@ constexpr bool is_pytorch_zip_entry(std::string_view name) noexcept {
   return false;
 }
 
-/// Returns true if the name is one that archives give (docs/formats/archive.md). They may have other entries.
+/// Returns true if archives use the name (docs/formats/archive.md). They may have other entries.
 constexpr bool is_archive_zip_entry(std::string_view name) noexcept {
   for (const std::string_view end : {"tags.txt", "/params.txt", "/updater.txt", "/metadata.json", ".fb", ".bin"}) {
     if (name.ends_with(end)) return true;
@@ -36,7 +36,7 @@ constexpr bool is_archive_zip_entry(std::string_view name) noexcept {
   return false;
 }
 
-/// Returns true if the name is that of a member of PyTorch's tar files (before 0.1.10).
+/// Returns true if this is the name of a member of PyTorch's tar files (before 0.1.10).
 constexpr bool is_pytorch_tar_entry(std::string_view name) noexcept {
   if (name.starts_with("./")) name.remove_prefix(2);
   return name == "sys_info" || name == "pickle" || name == "tensors" || name == "storages";

@@ -3,8 +3,8 @@
 #include <new>
 
 #include <xxhash.h>
-#if defined(__x86_64__) && !defined(STELE_STATIC_LIBRARIES)  // which Debian builds without this part
-// xxHash selects AVX2 or AVX-512 at run time: twice the speed of the SSE2 that a plain build gets.
+#if defined(__x86_64__) && !defined(STELE_STATIC_LIBRARIES)  // Debian builds it without this part
+// xxHash selects AVX2 or AVX-512 at run time, which is twice as fast as the SSE2 of a plain build.
 #include <xxh_x86dispatch.h>
 #endif
 

@@ -1,4 +1,4 @@
-// XXH3-64, the checksum of the library's own formats. Only hash.cpp includes xxHash's header.
+// XXH3-64, the checksum of stele's own formats. Only hash.cpp includes xxHash's header.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ namespace stele::inline v0::detail {
 /// Returns the XXH3-64, with seed 0, of a block of memory.
 STELE_EXPORT std::uint64_t hash64(const void* data, std::size_t size);
 
-/// Computes the XXH3-64, or the CRC-32 if the caller passes one, of bytes that come in pieces. Reusable after reset().
+/// Computes the XXH3-64, or the CRC-32 if the caller passes a function for it, of bytes that arrive in pieces. Reusable
+/// after reset().
 class STELE_EXPORT Hasher {
  public:
   explicit Hasher(Crc32 crc = nullptr);

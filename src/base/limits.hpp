@@ -1,12 +1,12 @@
-// The memory that a file may request: one rule for every format.
+// Bounds the memory that a file may request, with one rule for every format.
 //
-// Opening takes the memory that the file's index needs: nodes (32 bytes), leaves (48), extents, names, values, and the
-// reader's own tables. The bound grows with the file's bytes, at a rate for the kind of bytes, so that it admits
-// everything that the writers write, however many entries a file has. Bytes that are used more than once (shared
-// offsets, compression) do not raise it. `Limits::index_bytes` replaces it.
+// Opening takes memory for the file's index: nodes (32 bytes), leaves (48), extents, names, values, and the reader's
+// own tables. The limit grows with the file's size, at a rate for each kind of bytes, so that all files of the writers
+// can be opened, however many entries they have. Bytes that are used more than once (shared offsets, compression) do
+// not raise it. `Limits::index_bytes` replaces it.
 //
-// Tensors take as many bytes as the files can hold: their leaves' bytes, or SnapshotData::capacity if the bytes are
-// compressed or text. `Limits::tensor_bytes` and `total_bytes` replace that bound.
+// Tensors may take as many bytes as the files can hold: the bytes of their leaves, or SnapshotData::capacity if the
+// bytes are compressed or text. `Limits::tensor_bytes` and `total_bytes` replace this limit.
 #pragma once
 
 #include <algorithm>
@@ -18,30 +18,31 @@
 
 namespace stele::inline v0::detail {
 
-/// Maximum nesting of objects, on save and on load: a recursive module (a linked list) would otherwise overflow the
-/// stack. A frame of either walk is under 1 KiB, so this depth fits in the smallest usual stack of a thread.
+/// Maximum nesting of objects, on save and on load: a recursive module (a linked list) could otherwise overflow the
+/// stack. A stack frame of the save or load walk is under 1 KiB, so this depth fits the smallest usual thread stack.
 inline constexpr int max_depth = 512;
 
-/// Maximum number of names in a snapshot: aliases of aliased containers name 2^n tensors in n bytes.
+/// Maximum number of names in a snapshot: aliases of aliased containers can name 2^n tensors in n bytes.
 inline constexpr std::size_t max_names = std::size_t{1} << 24;
 
-/// Bytes of memory for each byte of a file, by the kind of data that the byte belongs to.
+/// Bytes of memory for each byte of a file, by the kind of data to which the byte belongs.
 namespace index_rate {
-/// Any byte of a file: pays for the parts of the index that are read and kept.
+/// Any byte of a file; covers the parts of the index that are read and kept.
 inline constexpr std::uint64_t file = 2;
-/// Entries that are stored next to their data (zip, FlatBuffers, NNEF's files). The smallest has 150 bytes and takes
-/// about 1300: reader's tables, node, leaf, extents. Arrays that grow take three times their content.
+/// Entries that are stored next to their data (zip, FlatBuffers, NNEF's files). The smallest entry has 150 bytes and
+/// takes about 1300 bytes of memory: reader's tables, node, leaf, extents. Growing arrays temporarily need three times
+/// their content.
 inline constexpr std::uint64_t entry = 16;
-/// Paddle's records: a record without elements has 26 bytes and takes about 700 of memory. ONNX: 9 bytes
-/// and 300.
+/// Records of Paddle: a record without elements has 26 bytes and takes about 700 bytes of memory. In ONNX: 9 bytes and
+/// 300.
 inline constexpr std::uint64_t record = 32;
-/// A text or binary tokens with names, shapes, values and metadata (a header of safetensors, a description of Burnpack,
-/// metadata of any format). "0," or one byte of CBOR is a Value of 40 bytes in an array that grows. `"a":0,` is a named
-/// node of 400.
+/// Text or binary tokens with names, shapes, values and metadata (a header of safetensors, a description of Burnpack,
+/// metadata of any format). "0," or one byte of CBOR becomes a Value of 40 bytes in a growing array; `"a":0,` becomes a
+/// named node of 400 bytes.
 inline constexpr std::uint64_t index = 64;
-/// Burn's MessagePack and bincode: an absent element is one byte and a node of 32 in an array that grows.
+/// Burn's MessagePack and bincode: an absent element is one byte, and becomes a node of 32 bytes in a growing array.
 inline constexpr std::uint64_t token = 128;
-/// JSON documents: "1," is a node and a Value.
+/// JSON documents: "1," becomes a node and a Value.
 inline constexpr std::uint64_t character = 40;
 /// Any byte of a compressed file.
 inline constexpr std::uint64_t compressed = 64;
@@ -50,21 +51,21 @@ inline constexpr std::uint64_t compressed = 64;
 /// Base for files of any size (16 MiB): buffers, and tables that are never empty.
 inline constexpr std::uint64_t index_base = std::uint64_t{16} << 20;
 /// Base for compressed files (256 MiB): equal modules compress to a few bytes each, so the file's size does not bound
-/// their number. 100,000 entries take up to 1 KiB each, and a text of 24 MiB is in memory a few times.
+/// their number. 100,000 entries take up to 1 KiB each, and a text of 24 MiB is in memory several times.
 inline constexpr std::uint64_t compressed_index_base = std::uint64_t{256} << 20;
 
 /// Maximum number of bytes that a compressed byte expands to. Deflate: 258 bytes take two bits. Zstandard: a block of
-/// 128 KiB takes four bytes. Models of only zeros come near both.
+/// 128 KiB takes four bytes. Models that contain only zeros come close to both.
 inline constexpr std::uint64_t max_deflate_ratio = 1032;
 inline constexpr std::uint64_t max_zstd_ratio = 32768;
 
-/// Maximum number of times that a load may read the bytes of a file, if names that the file ties are loaded as separate
-/// tensors (64: a layer that every block of a network shares).
+/// Maximum number of times that a load may read the bytes of a file if the module loads tied names as separate tensors
+/// (64: a layer that every block of a network shares).
 inline constexpr std::uint64_t max_tied_copies = 64;
-/// Bytes of tensors that any file may load (16 MiB).
+/// Bytes of tensors that a file of any size may load (16 MiB).
 inline constexpr std::uint64_t tensor_base = std::uint64_t{16} << 20;
 
-/// a + b × c, at most 2^64 - 1.
+/// Returns a + b × c, at most 2^64 - 1.
 constexpr std::uint64_t add_scaled(std::uint64_t a, std::uint64_t b, std::uint64_t c) noexcept {
   std::uint64_t product = 0;
   std::uint64_t sum = 0;
@@ -72,16 +73,16 @@ constexpr std::uint64_t add_scaled(std::uint64_t a, std::uint64_t b, std::uint64
   return sum;
 }
 
-/// Memory that opening a file may still take.
+/// The memory that opening a file may still take.
 class IndexBudget {
  public:
-  /// For unit tests.
+  /// For unit tests only.
   IndexBudget() = default;
   IndexBudget(const Limits& limits, std::uint64_t file_bytes, std::uint64_t rate = index_rate::file)
       : left_(limits.index_bytes != 0 ? limits.index_bytes : add_scaled(index_base, file_bytes, rate)),
         fixed_(limits.index_bytes != 0) {}
 
-  /// Raises the budget for `bytes` of the file.
+  /// Raises the budget for `bytes` bytes of the file.
   void admit(std::uint64_t bytes, std::uint64_t rate = 1) noexcept {
     if (!fixed_) left_ = add_scaled(left_, bytes, rate);
   }
@@ -93,7 +94,7 @@ class IndexBudget {
     left_ -= std::min(bytes, left_);
     return enough;
   }
-  /// Returns the counter, for parsers that count down on their own.
+  /// Returns the remaining bytes, for parsers that do the subtraction themselves.
   std::uint64_t& left() noexcept { return left_; }
   std::uint64_t left() const noexcept { return left_; }
 

@@ -7,7 +7,7 @@
 
 namespace stele::inline v0::detail {
 
-/// Counts bytes and asks the caller whether to continue. Safe from several threads.
+/// Counts bytes and asks the caller whether to continue. Thread-safe.
 class Meter {
  public:
   /// `callback` may be empty.

@@ -1,4 +1,4 @@
-// Sorting by name, for formats and for lookups.
+// Sorts names, for formats and for lookups.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +8,14 @@
 
 namespace stele::inline v0::detail {
 
-/// Memory that sorting takes for each name, besides the result.
+/// Memory for sorting, for each name, in addition to the result.
 inline constexpr std::uint64_t name_order_memory = 24;
 
-/// Returns the numbers 0 … count-1 in the order of name(i), a std::string_view. Numbers with equal names keep their
-/// order.
+/// Returns the numbers 0 … count-1 in the order of name(i), a std::string_view. Equal names keep their relative order.
 template <class Name>
 std::vector<std::uint32_t> order_by_name(std::uint32_t count, Name name) {
-  // Names of one model have a common prefix, and are scattered in memory. The first 16 characters in which they may
-  // differ are compared as two numbers, which mostly decide.
+  // The names of one model have a common prefix and are scattered in memory. The first 16 characters in which they may
+  // differ are compared as two numbers, which are sufficient in most cases.
   struct Key {
     std::uint64_t head, next;
     std::uint32_t i;

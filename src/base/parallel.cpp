@@ -13,7 +13,7 @@ Executor::~Executor() = default;
 namespace detail {
 
 namespace {
-// Maximum number of threads of one save or load: each has memory of its own, and more threads only wait for the memory
+// Maximum number of threads of one save or load: each takes memory, and more threads would only wait for the memory
 // bus.
 constexpr unsigned max_threads = 256;
 }  // namespace
@@ -65,7 +65,7 @@ void parallel(const Workers& workers, std::size_t count, const std::function<voi
   others.reserve(wanted);
   while (others.size() + 1 < wanted) {
     others.emplace_back([&]() noexcept { all.run(); });
-    if (!others.back().started()) break;  // the started threads do all of the work
+    if (!others.back().started()) break;  // the threads that did start do all the work
   }
   all.run();
   others.clear();

@@ -1,4 +1,4 @@
-// Work on several threads within one call. The threads end with the call.
+// Runs work on several threads within one call. The threads end with the call.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace stele::inline v0::detail {
 
-/// A second thread, joined by the destructor. If the system has no thread or no memory for it, none is started.
+/// A second thread; the destructor joins it. Starts no thread if the system lacks a thread or memory for it.
 class Helper {
  public:
   template <class Work>
@@ -19,7 +19,7 @@ class Helper {
     try {
       thread_ = std::thread(std::move(work));
     } catch (const std::exception&) {
-      // The caller does the work.
+      // The caller then does the work.
     }
   }
   Helper(Helper&&) noexcept = default;
@@ -41,13 +41,13 @@ Workers workers_of(const Options& options) noexcept {
   return workers_of(options.threads, options.executor);
 }
 
-/// Calls work(i) once for each i below `count`, on the threads of `workers` and on the caller's; with one thread, in
-/// order. Calls begin in the order of their numbers. If `work` throws, the calls that have not begun are skipped, and
-/// the exception is rethrown after all calls have ended.
+/// Calls work(i) once for each i below `count`, on the threads of `workers` and on the caller's thread; with one
+/// thread, in order. Calls begin in increasing order of i. If `work` throws, the calls that have not begun are skipped,
+/// and the exception is rethrown after all calls have ended.
 STELE_EXPORT void parallel(const Workers& workers, std::size_t count, const std::function<void(std::size_t)>& work);
 
-/// Runs both: `other` on a second thread if there is one, `mine` on the caller's thread (with an executor: on any).
-/// Rethrows their exceptions.
+/// Runs both functions: `other` on a second thread if possible, `mine` on the caller's thread (with an executor, on any
+/// thread). Rethrows their exceptions.
 STELE_EXPORT void beside(const Workers& workers, const std::function<void()>& other, const std::function<void()>& mine);
 
 }  // namespace stele::inline v0::detail

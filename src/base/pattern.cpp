@@ -7,7 +7,7 @@ namespace stele::inline v0 {
 bool matches(std::string_view pattern, std::string_view path) noexcept {
   std::size_t p = 0;
   std::size_t t = 0;
-  // If the text after the last star does not match, the search continues one character later.
+  // If the text after the last star does not match, retries one character later.
   std::size_t star = std::string_view::npos;
   std::size_t retry = 0;
   while (t < path.size()) {

@@ -1,4 +1,4 @@
-// Lists of path patterns, as options have them.
+// Lists of path patterns, as options contain them.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace stele::inline v0::detail {
 
-/// The patterns of an option; a list of thousands of plain paths takes no longer than one.
+/// The patterns of an option. Matching against thousands of plain paths takes no longer than against one.
 class Patterns {
  public:
   explicit Patterns(const std::vector<std::string>& patterns);

@@ -50,24 +50,24 @@ std::string_view name(Errc code) noexcept {
   return i < names.size() ? names[i] : "unknown";
 }
 
-/// The head of one block of memory; the texts follow it, in the order of Part.
+/// The beginning of one block of memory; the strings follow it, in the order of Part.
 struct Error::Data {
   Errc code = Errc::none;
   bool partial = false;
   std::optional<std::uint64_t> offset;
   std::shared_ptr<const Report> report;
-  std::size_t capacity = 0;  // bytes for texts
+  std::size_t capacity = 0;  // bytes reserved for strings
   std::array<std::size_t, parts_> sizes{};
 
   char* texts() noexcept { return reinterpret_cast<char*>(this + 1); }
   const char* texts() const noexcept { return reinterpret_cast<const char*>(this + 1); }
-  /// Returns the place of the part's first byte; that of `parts_` is the end.
+  /// Returns the offset of the part's first byte; that of `parts_` is the end.
   std::size_t begin(Part part) const noexcept {
     return std::accumulate(sizes.begin(), sizes.begin() + part, std::size_t{0});
   }
 
   static Data* make(std::size_t text_bytes) noexcept {
-    constexpr std::size_t usual_text_bytes = 192;  // most errors never grow
+    constexpr std::size_t usual_text_bytes = 192;  // most errors never need more
     const std::size_t capacity = std::max(text_bytes, usual_text_bytes);
     void* const memory = ::operator new(sizeof(Data) + capacity, std::nothrow);
     if (memory == nullptr) return nullptr;
@@ -75,7 +75,8 @@ struct Error::Data {
     data->capacity = capacity;
     return data;
   }
-  /// Returns a copy with room for `text_bytes`, which is at least the size of the texts; null without memory.
+  /// Returns a copy with space for `text_bytes`, which must be at least the size of the strings; null if memory runs
+  /// out.
   static Data* copy(const Data& from, std::size_t text_bytes) noexcept {
     Data* const data = make(text_bytes);
     if (data == nullptr) return nullptr;
@@ -86,7 +87,7 @@ struct Error::Data {
     return data;
   }
 
-  /// Returns the error for a lack of memory for another error. Never destroyed.
+  /// Returns the error that replaces another one if memory runs out. Never destroyed.
   static Data* no_memory(bool partial) noexcept {
     static constexpr std::string_view message = "memory is exhausted";
     struct Block {
@@ -112,7 +113,7 @@ struct Error::Data {
     data->~Data();
     ::operator delete(data);
   }
-  /// Makes `data` one's own with room for `text_bytes`. Returns false, and changes nothing, if there is no memory.
+  /// Gives `data` one owner and space for `text_bytes`. If memory runs out, returns false and changes nothing.
   static bool own(Data*& data, std::size_t text_bytes) noexcept {
     if (data != nullptr && !is_shared(data) && text_bytes <= data->capacity) return true;
     const std::size_t wanted = text_bytes > std::numeric_limits<std::size_t>::max() / 4 ? text_bytes : text_bytes * 2;
@@ -144,7 +145,7 @@ void Error::destroy() noexcept { Data::destroy(data_); }
 
 Error&& Error::set(Part part, std::string_view text) noexcept {
   const std::size_t now = data_ == nullptr ? 0 : data_->begin(parts_), old = data_ == nullptr ? 0 : data_->sizes[part];
-  Data* before = nullptr;  // kept until `text`, which may be one of its parts, is copied
+  Data* before = nullptr;  // freed after `text`, which may point into it, is copied
   if (data_ != nullptr && !text.empty() && std::less_equal<>()(data_->texts(), text.data()) &&
       std::less<>()(text.data(), data_->texts() + now)) {
     Data* const fresh = Data::copy(*data_, now + text.size());
@@ -203,7 +204,7 @@ const std::shared_ptr<const Report>& Error::report() const noexcept {
 bool Error::partially_applied() const noexcept { return data_ != nullptr && data_->partial; }
 
 std::string Error::to_string() const {
-  // A part of an error may come from a file, with any length.
+  // A part of an error may come from a file and have any length.
   constexpr std::size_t max_part_bytes = 1024;
   const auto shown = [](std::string_view part) { return detail::shortened(part, max_part_bytes); };
   std::string text(name(code()));
@@ -242,7 +243,7 @@ Error error_of_exception() noexcept {
     } catch (...) {
       return Error(Errc::user_exception, "user code threw an exception of unknown type");
     }
-  } catch (...) {  // no memory for the message
+  } catch (...) {  // memory ran out for the message
     return Error(Errc::out_of_memory, "memory is exhausted");
   }
 #else

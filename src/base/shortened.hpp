@@ -1,4 +1,4 @@
-// Strings of any length from a file, cut for messages.
+// Shortens strings of a file, which may have any length, for messages.
 #pragma once
 
 #include <cstddef>

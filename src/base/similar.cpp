@@ -32,7 +32,7 @@ std::size_t distance(std::string_view a, std::string_view b, std::size_t limit, 
 std::string_view most_similar(std::string_view name, const std::vector<std::string>& candidates) {
   if (name.size() > max_compared_bytes) return {};
   std::string_view best;
-  std::size_t limit = name.size() / 3 + 2;  // more than a third of a name is another name
+  std::size_t limit = name.size() / 3 + 2;  // names that differ in more than a third are not similar
   std::vector<std::size_t> row;
   for (std::size_t i = 0; i < std::min(candidates.size(), max_compared_names); ++i) {
     if (candidates[i].size() > max_compared_bytes) continue;

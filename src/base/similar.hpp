@@ -1,4 +1,4 @@
-// Similar names, which errors suggest.
+// Finds similar names for suggestions in errors.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace stele::inline v0::detail {
 
-/// Longer names, and more candidates, are ignored, so that a hostile file costs little.
+/// Longer names and further candidates are ignored, so that a hostile file costs little time.
 inline constexpr std::size_t max_compared_bytes = 256;
 inline constexpr std::size_t max_compared_names = 2000;
 
-/// Returns the candidate that differs least from `name`, or "" if none is similar.
+/// Returns the candidate with the smallest distance to `name`, or "" if none is similar.
 STELE_EXPORT std::string_view most_similar(std::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace stele::inline v0::detail

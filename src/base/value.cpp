@@ -7,7 +7,7 @@
 
 namespace stele::inline v0 {
 
-// Here, so that a program's sources do not compile the members of a variant that contains itself.
+// Defined here, so that programs do not compile the members of a recursive variant.
 Value::Value() noexcept = default;
 void Value::set(bool b) noexcept { data_ = b; }
 void Value::set(std::int64_t i) noexcept { data_ = i; }
@@ -113,7 +113,7 @@ bool from_value(const Value& in, double highest, double& out) {
   if (const double* f = in.as_f64()) {
     out = *f;
   } else if (const std::int64_t* i = in.as_i64(); i != nullptr && *i >= -exact && *i <= exact) {
-    out = static_cast<double>(*i);  // an integer, as people write by hand
+    out = static_cast<double>(*i);  // also accepts an integer, as in hand-written files
   } else {
     return false;
   }

@@ -1,4 +1,4 @@
-// The memory of Values, for budgets.
+// Computes the memory of Values, for budgets.
 #pragma once
 
 #include <cstdint>

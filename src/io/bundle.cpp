@@ -47,7 +47,7 @@ class Lister {
         found.names.push_back(std::move(name));
       } else if (entry.kind == os::Kind::folder && !entry.link) {
         if (level == os::max_depth) {
-          return Error(Errc::limit, "the folders nest too deep")
+          return Error(Errc::limit, "the folders nest too deeply")
               .file(folder.file.name())
               .expected("at most " + std::to_string(os::max_depth) + " levels");
         }
@@ -100,7 +100,7 @@ Status check_name(std::string_view name) {
   return Error(Errc::invalid_argument, "the name is not a plain relative path").found(std::string(name));
 }
 
-/// Calls `visit` with each folder in the name.
+/// Calls `visit` for each folder in the name.
 template <class Visit>
 Status each_folder(std::string_view name, Visit&& visit) {
   for (std::size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
@@ -135,7 +135,7 @@ class FolderBundle final : public Bundle {
     STELE_TRY(check_name(name));
     auto info = os::status((place_ / name).os());
     if (info) return info->kind != os::Kind::missing;
-    if (info.error().code() == Errc::not_found) return false;  // below a file
+    if (info.error().code() == Errc::not_found) return false;  // the path leads through a file
     return std::move(info).error();
   }
   Result<std::vector<std::string>> names() const override {
@@ -162,7 +162,7 @@ class FolderBundle final : public Bundle {
  private:
   os::Path here() const { return {place_.root.get(), place_.path.empty() ? "." : place_.path, place_.name}; }
 
-  /// Makes a folder if there is none. Its name is synced before its contents.
+  /// Creates a folder if it does not exist. Its name is synced before its contents.
   Status make(const Location& place) const {
     STELE_TRY_ASSIGN(const bool made, os::make_folder(place.os()));
     const bool lasts = options_.durability == Durability::full && names_ == Names::as_data;
@@ -182,7 +182,7 @@ class FolderBundle final : public Bundle {
   Names names_;
 };
 
-/// The files below `prefix_` of a set, which the set's bundles, sources and sinks share.
+/// The files below `prefix_` of a set, which all bundles, sources and sinks of the set share.
 class MemoryBundle final : public Bundle {
  public:
   using Files = std::map<std::string, std::shared_ptr<const Bytes>, std::less<>>;
@@ -231,7 +231,7 @@ class MemoryBundle final : public Bundle {
     const auto at = files_->lower_bound(full + '/');
     return at != files_->end() && at->first.starts_with(full + '/');
   }
-  /// Checks that `full` can be a file: in a file system, no name is both a file and a folder.
+  /// Checks that `full` can be a file: as in a file system, no name is both a file and a folder.
   Status check_place(const std::string& full) const {
     STELE_TRY(each_folder(full, [&](std::string_view folder) -> Status {
       if (files_->find(folder) == files_->end()) return {};
@@ -287,7 +287,7 @@ class BundleSource final : public Source {
   std::uint64_t size() const noexcept override { return 0; }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     if (offset == 0 && out.empty()) return {};
-    return Error(Errc::truncated, "a folder has no bytes").file(name()).offset(offset);
+    return Error(Errc::truncated, "the source is a folder, which has no bytes").file(name()).offset(offset);
   }
   std::shared_ptr<const Bundle> bundle() const override { return bundle_; }
   bool is_folder() const noexcept override { return true; }
@@ -315,7 +315,7 @@ class Reopened final : public Source {
 
  private:
   std::uint64_t size_;
-  decltype(os::Info::id) id_;  // another file of this name would be mixed into the set
+  decltype(os::Info::id) id_;  // detects a different file with the same name, whose bytes must not be mixed in
   std::shared_ptr<const Bundle> bundle_;
   std::string entry_;
 };
@@ -347,7 +347,7 @@ Result<SourcePtr> detail::open_of_set(const std::shared_ptr<const Bundle>& bundl
 
 Status detail::refuse_bytes(std::span<const std::span<const std::byte>> pieces, const std::string& name) {
   if (std::all_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.empty(); })) return {};
-  return Error(Errc::unsupported, "a folder stores files and no bytes of its own").file(name);
+  return Error(Errc::unsupported, "the sink is a folder, which stores files and no bytes").file(name);
 }
 
 std::shared_ptr<Bundle> detail::folder_bundle(Location place, FileSinkOptions options, bool mapped, Names names) {

@@ -10,7 +10,7 @@ namespace stele::inline v0::detail {
 namespace {
 
 // Minimum size of a block that contains a whole huge page. Filling fresh memory then takes a third of the time
-// (measured for 2 MiB; half for 3 MiB, a quarter from 4 MiB on), since most of it is page faults.
+// (measured for 2 MiB; half for 3 MiB, a quarter from 4 MiB on), because most of that time is page faults.
 constexpr std::size_t large = os::huge_page;
 
 constexpr std::align_val_t huge{os::huge_page};
@@ -20,13 +20,14 @@ constexpr std::size_t line = 64;
 
 void* allocate(std::size_t size) {
   if (size == 0) return nullptr;
-  // operator new and not the system's mapping, so that address sanitizers and replaced allocators see these blocks too.
+  // Uses operator new instead of mapping memory directly, so that address sanitizers and replaced allocators see these
+  // blocks.
   if (size >= large) {
     void* const memory = ::operator new(size, huge);
     os::advise_huge_pages(memory, size);
     return memory;
   }
-  // Aligned by hand: before 2.38, glibc seldom reuses freed memory for aligned blocks, and the heap grows.
+  // Aligns by hand: before 2.38, glibc seldom reuses freed memory for aligned blocks, and the heap grows.
   auto* const block = static_cast<unsigned char*>(::operator new(size + line));
   const std::size_t lead = line - reinterpret_cast<std::uintptr_t>(block) % line;
   block[lead - 1] = static_cast<unsigned char>(lead);

@@ -1,4 +1,4 @@
-// A source that ends elsewhere than its file: for the repair of damaged files.
+// A source that ends before or after its file: for the repair of damaged files.
 #pragma once
 
 #include <algorithm>

@@ -41,10 +41,10 @@ Error Cursor::beyond(std::uint64_t n) const {
 }
 
 Status Cursor::fill(std::size_t n) {
-  // Read little after a skipped tensor: another one may be next.
+  // Read little after a skipped tensor, because the next bytes may be skipped too.
   const bool on = buffer_ != nullptr && at_ <= begin_ + filled_;
   const std::size_t size = std::max(n, on ? std::min(2 * filled_, max_taken_bytes) : std::size_t{1} << 10);
-  // Keep the bytes already read: a gzip file would have to be inflated again.
+  // Keeps the bytes already read, because a gzip file would have to be inflated again.
   const std::size_t kept =
       at_ >= begin_ && at_ < begin_ + filled_ ? filled_ - static_cast<std::size_t>(at_ - begin_) : 0;
   const std::byte* from = kept != 0 ? buffer_->data() + (at_ - begin_) : nullptr;

@@ -14,19 +14,20 @@
 
 namespace stele::inline v0::detail {
 
-/// Reads the next bytes, fewer only at the end. A gzip file's size is a bound until its end has been read.
+/// Reads the next bytes; returns fewer only at the end. The size of a gzip file is only an upper bound until its end
+/// has been read.
 Result<std::size_t> read_some(const Source& source, std::uint64_t at, std::span<std::byte> out);
 
-/// Copies continue at the same offset and share the bytes read ahead.
+/// A cursor. Copies continue at the same offset and share the bytes read ahead.
 class Cursor {
  public:
-  /// Maximum length of bytes that are taken at once, and of a string (64 KiB): the size of the buffer.
+  /// Maximum number of bytes taken at once, and maximum string length (64 KiB): the size of the buffer.
   static constexpr std::size_t max_taken_bytes = std::size_t{64} << 10;
 
   explicit Cursor(SourcePtr source) : source_(std::move(source)), view_(source_->view()) {}
 
   std::uint64_t position() const noexcept { return at_; }
-  /// Returns the number of remaining bytes; for a gzip file, a bound until its end has been read.
+  /// Returns the number of remaining bytes; for a gzip file, an upper bound until its end has been read.
   std::uint64_t left() const noexcept {
     const std::uint64_t size = source_->size();
     return size > at_ ? size - at_ : 0;
@@ -41,7 +42,7 @@ class Cursor {
     at_ += n;
     return bytes;
   }
-  /// Returns the next `n` bytes without moving on.
+  /// Returns the next `n` bytes without advancing.
   Result<const std::byte*> peek(std::size_t n) {
     if (at_ >= begin_ && n <= filled_ && at_ - begin_ <= filled_ - n) return buffer_->data() + (at_ - begin_);
     if (n > left()) return beyond(n);
@@ -50,13 +51,13 @@ class Cursor {
     if (n > filled_) return beyond(n);
     return buffer_->data() + (at_ - begin_);
   }
-  /// Returns the next bytes that are in memory, maybe none.
+  /// Returns the next bytes that are already in memory; may be empty.
   std::span<const std::byte> ready() const noexcept {
     if (!view_.empty()) return at_ < view_.size() ? view_.subspan(static_cast<std::size_t>(at_)) : view_.last(0);
     if (at_ < begin_ || at_ - begin_ >= filled_) return {};
     return {buffer_->data() + (at_ - begin_), filled_ - static_cast<std::size_t>(at_ - begin_)};
   }
-  /// Moves on by bytes that are ready().
+  /// Advances by `n` bytes, which must be ready().
   void pass(std::size_t n) noexcept { at_ += n; }
   Status skip(std::uint64_t n) {
     if (n > left()) return beyond(n);

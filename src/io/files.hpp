@@ -1,5 +1,5 @@
 // Files and folders that are looked up from an open folder, or from the working folder. A lookup from an open folder
-// finds its files after its path has changed, and never mixes in files of another folder at that path.
+// finds the folder's files even after its path has changed, and never returns files of another folder at that path.
 #pragma once
 
 #include <cstddef>
@@ -15,28 +15,28 @@
 
 namespace stele::inline v0::detail {
 
-/// A path from `root`, or from the working folder if `root` is null.
+/// A path relative to `root`, or to the working folder if `root` is null.
 struct Location {
   std::shared_ptr<const os::Folder> root;
   std::string path;
   std::string name;  // for messages
-  // The folder that `root` will replace: a file gets the permissions of the file at its path there.
+  // The folder that `root` will replace: a new file gets the permissions of the file at its path there.
   std::shared_ptr<const os::Folder> old{};
 
   os::Path os() const { return {root.get(), path, name}; }
   /// Returns the location of an entry of this folder.
   Location operator/(std::string_view leaf) const;
-  /// Returns the folder that contains it.
+  /// Returns the location of the parent folder.
   Location folder() const;
 };
 inline Location location_of(const std::string& path) { return {nullptr, path, path}; }
 
-/// Returns the path with this extension, if its last part has none.
+/// Returns the path with this extension added if its last segment has none.
 STELE_EXPORT std::string with_extension(const std::string& path, std::string_view extension);
 
-/// Durability of a committed file's name.
+/// When the name of a committed file becomes durable.
 enum class Names : std::uint8_t {
-  as_data,  // the name lasts if the data do
+  as_data,  // the name is as durable as the data
   later,    // the caller syncs the name later
 };
 
@@ -49,26 +49,26 @@ std::shared_ptr<Bundle> folder_bundle(Location place, FileSinkOptions options, b
 
 /// Returns a source of an open folder, from which its files are looked up.
 SourcePtr folder_source(const std::shared_ptr<const os::Folder>& folder, bool mapped);
-/// Returns true if another folder, or nothing, is now at the path that the folder was opened by. The set of files
-/// read from it by name may be incomplete, because the saver that replaced it removes its files.
+/// Returns true if the path by which the folder was opened now leads to another folder or to nothing. The files read
+/// from it by name may then be incomplete, because the save that replaced the folder removes its files.
 Result<bool> replaced(const Source& folder);
 
-/// Opens the `number`-th file of a set whose files are open at once. After the first few, a file is opened again for
-/// each read, because the number of open files of a process is limited.
+/// Opens the `number`-th file of a set whose files are open at the same time. Files after the first few are opened
+/// again for each read, because a process has a limited number of open files.
 STELE_EXPORT Result<SourcePtr> open_of_set(const std::shared_ptr<const Bundle>& bundle, const std::string& name,
                                            std::size_t number);
 
 /// Returns the path of the temporary folder into which a sink of folder_sink() writes; empty for other sinks.
 STELE_EXPORT std::string temporary_path(const Sink& sink);
 
-/// Returns the error of a folder's sink for any bytes.
+/// Returns the error that a folder's sink reports if bytes are written to it.
 Status refuse_bytes(std::span<const std::span<const std::byte>> pieces, const std::string& name);
 
 /// The contents of a folder and the folders below it.
 struct Listing {
   std::vector<std::string> names;  // of files, sorted
-  std::string other;               // a link to no file, a device or another file system, which do not belong to it
-  bool empty = true;               // false also if there are only unfinished files
+  std::string other;               // a broken link, a device or another file system, which do not belong to it
+  bool empty = true;               // false also if it contains only unfinished files
 };
 Result<Listing> list_all(const os::Folder& folder);
 
@@ -79,12 +79,12 @@ std::string temporary_prefix(const std::string& leaf, std::size_t longest_name);
 /// Returns a new name for a temporary of this process.
 std::string temporary_name(const std::string& prefix);
 bool is_temporary(std::string_view name) noexcept;
-/// Removes the temporary folders of killed processes in a folder, for any target.
+/// Removes the temporary folders that killed processes left in a folder, for any target.
 STELE_EXPORT void remove_leftover_folders(const os::Folder& folder);
 /// Removes temporaries of killed processes that saved to this path.
 void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix,
                       os::Kind kind);
-/// Maximum number of names tried. A taken name remains from a process with an equal id.
+/// Maximum number of names tried. A name is taken if an earlier process with the same id left it.
 inline constexpr int max_tries = 1000;
 
 }  // namespace stele::inline v0::detail

@@ -1,4 +1,4 @@
-// A folder that is replaced in one step.
+// Replaces a folder in one step.
 #include <utility>
 
 #include "io/files.hpp"
@@ -9,7 +9,7 @@ namespace {
 namespace os = detail::os;
 using detail::Names;
 
-/// Syncs the names in all folders below, whose files are already synced.
+/// Syncs the names in all folders below; their files must already be synced.
 Status sync_all(const os::Folder& folder) {
   STELE_TRY_ASSIGN(const auto entries, os::entries(folder, static_cast<std::size_t>(-1)));
   for (const os::Entry& entry : entries) {
@@ -20,10 +20,10 @@ Status sync_all(const os::Folder& folder) {
   return os::sync(folder.file);
 }
 
-// Maximum number of looks at the target; each further one follows a replacement by another save.
+// Maximum number of checks of the target; each check after the first means that another save has replaced it meanwhile.
 constexpr int max_attempts = 100;
 
-/// The place to save to, and the checks of its contents.
+/// The path to save to, and the checks of the existing contents.
 struct Target {
   std::string path;  // as the user gave it
   os::Folder folder;
@@ -32,10 +32,10 @@ struct Target {
 
   struct Old {
     enum class Kind : std::uint8_t { missing, empty, full } kind = Kind::missing;
-    std::shared_ptr<const os::Folder> folder{};  // set if it is full
+    std::shared_ptr<const os::Folder> folder{};  // set if the folder is not empty
   };
 
-  /// Returns the current contents of the place. Errors: those for contents that may not be replaced.
+  /// Returns the existing contents. Errors: those for contents that must not be replaced.
   Result<Old> look(bool overwrite) const {
     for (int i = 1;; ++i) {
       STELE_TRY_ASSIGN(const os::Info info, os::status({&folder, leaf, path}));
@@ -48,7 +48,7 @@ struct Target {
       if (!opened) return std::move(opened).error().file(path);
       const auto current = std::make_shared<const os::Folder>(std::move(*opened));
       auto old = agree(current);
-      // A folder that another save has replaced loses its files during the check.
+      // If another save has replaced the folder, its files disappear during the check.
       STELE_TRY_ASSIGN(const bool same, os::leads_to({&folder, leaf, path}, current->file));
       if (same || i == max_attempts) return old;
     }
@@ -60,7 +60,7 @@ struct Target {
     if (!same) return detail::not_in_one_step(path);  // a mount point
     STELE_TRY_ASSIGN(const detail::Listing all, detail::list_all(*old));
     if (!all.other.empty()) {
-      return Error(Errc::exists, "the target folder contains something other than files and folders")
+      return Error(Errc::exists, "the target folder contains entries other than files and folders")
           .file(path)
           .found(all.other);
     }
@@ -106,7 +106,7 @@ class FolderSink final : public Sink {
       if (committed_) return {};
       if (leaf_.empty()) return Error(Errc::io, "an earlier commit failed").file(name());
       Status status = replace();
-      discard();  // or the old folder
+      discard();  // after an exchange, removes the old folder
       committed_ = status.has_value();
       return status;
     });
@@ -115,7 +115,7 @@ class FolderSink final : public Sink {
  private:
   Status replace() {
     const bool full = options_.durability == Durability::full;
-    STELE_TRY(keep_permissions());  // with their latest values
+    STELE_TRY(keep_permissions());  // again, because they may have changed
     if (full) STELE_TRY(sync_all(*made_));
     STELE_TRY(put());
     return full ? os::sync_folder(target_.folder, made_->file) : Status();
@@ -129,14 +129,14 @@ class FolderSink final : public Sink {
       const auto place = old.kind == Target::Old::Kind::missing ? os::rename_new : os::rename;
       auto placed = place(target_.folder, leaf_, target_.leaf, name());
       if (placed) leaf_.clear();
-      // Another save was faster: its folder is checked and replaced.
+      // Another save finished first: check and replace its folder.
       const bool beaten = !placed && placed.error().code() == Errc::exists && options_.overwrite;
       if (!beaten || i == max_attempts) return placed;
     }
   }
 
-  /// Exchanges the new folder with the checked one, or with a folder that another save has put there since, if that may
-  /// be replaced too.
+  /// Exchanges the new folder with the checked one. If another save has put a folder there since, exchanges it with
+  /// that folder if it may be replaced too.
   Status exchange(const os::Folder& looked_at) {
     STELE_TRY(os::exchange(target_.folder, leaf_, target_.leaf, name()));
     auto agreed = detail::guarded([&]() -> Status {
@@ -147,14 +147,14 @@ class FolderSink final : public Sink {
       return {};
     });
     if (agreed) return agreed;
-    // Exchanges them back. Removes only a folder that is known to be the new one.
+    // Exchanges them back. Removes a folder only if it is certainly the new one.
     const auto back = os::exchange(target_.folder, leaf_, target_.leaf, name());
     const auto same = detail::guarded([&] { return os::leads_to({&target_.folder, leaf_, name()}, made_->file); });
     if (!back || !same || !*same) leaf_.clear();
     return agreed;
   }
 
-  /// Removes the folder with the temporary name: the new folder, or after an exchange the old one.
+  /// Removes the folder with the temporary name: the new folder, or the old one after an exchange.
   void discard() noexcept {
     if (!leaf_.empty()) os::remove_tree(target_.folder, leaf_, os::max_depth);
     leaf_.clear();
@@ -164,8 +164,8 @@ class FolderSink final : public Sink {
   std::shared_ptr<const os::Folder> old_;
   FileSinkOptions options_;
   bool committed_ = false;
-  std::string leaf_;  // of the temporary; empty: there is none
-  // Keeps its lock; the files in it keep the lock too while they are written.
+  std::string leaf_;  // name of the temporary; empty if there is none
+  // Holds the lock; files being written in it hold the lock too.
   std::shared_ptr<const os::Folder> made_;
 };
 
@@ -178,7 +178,7 @@ Result<std::unique_ptr<Sink>> make_sink(Target target, std::shared_ptr<const os:
     if (!made.file.is_open()) continue;
     auto sink =
         std::make_unique<FolderSink>(std::move(target), std::move(old), options, std::move(leaf), std::move(made));
-    // Before any file is made, so that files in it inherit the group and the access lists of the old folder.
+    // Done before any file is created, so that files in it inherit the group and the access lists of the old folder.
     STELE_TRY(sink->keep_permissions());
     return std::unique_ptr<Sink>(std::move(sink));
   }
@@ -203,7 +203,7 @@ Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& path, FileSink
     return bundle_sink(detail::folder_bundle({std::move(root), "", path}, options, false), path);
   }
 
-  // Links stay; their target is replaced.
+  // Links are kept; their target is replaced.
   STELE_TRY_ASSIGN(std::string resolved, os::resolve_links({nullptr, plain, path}));
   resolved = without_slashes(std::move(resolved));
   if (exists) {

@@ -28,7 +28,7 @@ Status Gather::write(std::span<const std::byte> bytes) {
 Status Gather::refer(std::span<const std::byte> bytes) {
   pieces_.push_back(bytes);
   waiting_ += bytes.size();
-  // Up to this size, the bytes are still in cache after hashing.
+  // Up to this size, the bytes are still in the cache after hashing.
   return waiting_ >= size || pieces_.size() == max_pieces ? flush() : Status();
 }
 

@@ -1,4 +1,4 @@
-// Gathers small pieces on their way to a sink, so that a save makes few system calls for tensors of any size.
+// Collects small pieces for a sink, so that a save makes few system calls, whatever the size of the tensors.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ class STELE_EXPORT Gather {
   /// Appends bytes: copies small pieces, and writes others directly from their memory.
   Status write(std::span<const std::byte> bytes);
   Status zeros(std::size_t count);
-  /// Appends bytes of a source (Sink::copy).
+  /// Appends bytes of a source (see Sink::copy).
   Status copy(const Source& from, std::uint64_t offset, std::uint64_t size);
-  /// Replaces bytes that were appended before, if the sink can.
+  /// Replaces bytes that were appended before, if the sink supports it.
   Status patch(std::uint64_t offset, std::span<const std::byte> bytes);
   bool can_patch() const noexcept { return sink_.can_patch(); }
   Status flush();
@@ -28,9 +28,9 @@ class STELE_EXPORT Gather {
   std::uint64_t position() const noexcept { return flushed_ + waiting_; }
 
  protected:
-  /// Minimum size of a piece that is not copied.
+  /// Minimum size of a piece that is written without copying.
   static constexpr std::size_t direct = std::size_t{64} << 10;
-  /// Appends bytes that do not move before the next flush().
+  /// Appends bytes that must stay in place until the next flush().
   Status refer(std::span<const std::byte> bytes);
 
  private:
@@ -39,7 +39,7 @@ class STELE_EXPORT Gather {
 
   Sink& sink_;
   Bytes staging_;
-  std::size_t used_ = 0;                            // bytes of the staging memory
+  std::size_t used_ = 0;                            // bytes used in the staging memory
   std::vector<std::span<const std::byte>> pieces_;  // not written yet, in order
   std::size_t waiting_ = 0;                         // bytes of the pieces
   std::uint64_t flushed_ = 0;

@@ -31,7 +31,7 @@ void Sink::remove_parts(bool committing) noexcept {
     }
     return {};
   });
-  static_cast<void>(status);  // the caller reports the save's own error
+  static_cast<void>(status);  // the caller reports the error of the save itself
   parts_.clear();
 }
 Status Sink::patch(std::uint64_t /*offset*/, std::span<const std::byte> /*bytes*/) {
@@ -76,7 +76,7 @@ using detail::Location;
 using detail::Names;
 using Pieces = std::span<const std::span<const std::byte>>;
 
-/// Returns the bytes in all pieces plus `used`, or the largest number if the sum overflows.
+/// Returns the size of all pieces plus `used`, or the largest number if the sum overflows.
 std::size_t total_size(Pieces pieces, std::size_t used) noexcept {
   constexpr std::size_t limit = std::numeric_limits<std::size_t>::max();
   for (const auto& piece : pieces) used = piece.size() > limit - used ? limit : used + piece.size();
@@ -103,7 +103,7 @@ class Temporary {
   bool is_open() const noexcept { return file_.is_open(); }
   Status keep_permissions(const std::string& target) { return os::keep_permissions(folder_, target, file_); }
 
-  /// Replaces `target` with it. The file stays open, and thus locked, until it has its name.
+  /// Replaces `target` with this file. The file remains open, and thus locked, until it has its final name.
   Status replace(const std::string& target, FileSinkOptions options, Names names) {
     const bool full = options.durability == Durability::full;
     STELE_TRY(full ? os::sync(file_) : os::flush(file_));
@@ -133,7 +133,7 @@ Result<Temporary> create_temporary(os::Folder folder, const std::string& prefix,
   return Error(Errc::io, "this process has too many temporary files next to it").file(name);
 }
 
-/// A file that is replaced in one step.
+/// Replaces a file in one step.
 class FileSink final : public Sink {
  public:
   FileSink(const Location& place, FileSinkOptions options, Names names, std::string target, Temporary temporary)
@@ -143,7 +143,7 @@ class FileSink final : public Sink {
         names_(names),
         target_(std::move(target)),
         temporary_(std::move(temporary)) {
-    // Keeping the disk busy only pays if the save waits for it at the end.
+    // Writing out early helps only if the save waits for the disk at the end.
     progress_.write_behind = options.durability == Durability::full;
   }
 
@@ -166,7 +166,7 @@ class FileSink final : public Sink {
       STELE_TRY_ASSIGN(copied, os::copy(*from.file(), offset, temporary_.file(), size, progress_));
       return {};
     }));
-    return Sink::copy(from, offset + copied, size - copied);  // the rest, which the system could not copy
+    return Sink::copy(from, offset + copied, size - copied);  // copies the rest, which the system could not copy
   }
 
   bool can_patch() const noexcept override { return true; }
@@ -178,7 +178,7 @@ class FileSink final : public Sink {
     return detail::guarded(name(), [&]() -> Status {
       if (committed_) return {};
       if (!temporary_.is_open()) return closed();
-      // Again: writing removes rights (setuid), and they may have been changed in the meantime.
+      // Sets them again: writing removes permissions (setuid), and they may have changed meanwhile.
       Status status = temporary_.keep_permissions(target_);
       if (status && reserved_ > progress_.written) status = os::release_above(temporary_.file(), progress_.written);
       if (status) status = temporary_.replace(target_, options_, names_);
@@ -218,7 +218,7 @@ class FileSink final : public Sink {
   std::uint64_t reserved_ = 0;
 };
 
-/// A FIFO or device, which stores no bytes that could be replaced.
+/// A FIFO or device, which stores no bytes that could be overwritten.
 class DeviceSink final : public Sink {
  public:
   DeviceSink(os::File file, Durability durability)
@@ -237,7 +237,7 @@ class DeviceSink final : public Sink {
   os::Progress progress_;
 };
 
-/// Returns true if the folder that will be replaced has a regular file, no link, at the place's path.
+/// Returns true if the folder to be replaced has a regular file, not a link, at this path.
 Result<bool> has_old(const Location& place) {
   if (place.old == nullptr) return false;
   const os::Path path(place.old.get(), place.path, place.name);
@@ -261,13 +261,13 @@ Result<std::unique_ptr<Sink>> open_file_sink(const Location& place, FileSinkOpti
     return std::unique_ptr<Sink>(std::make_unique<DeviceSink>(std::move(file), options.durability));
   }
 
-  // Links stay; their target is replaced.
+  // Links are kept; their target is replaced.
   STELE_TRY_ASSIGN(const std::string resolved, os::resolve_links(path));
   const bool exists = target.kind == os::Kind::regular;
   if (exists) {
-    // In a writable folder the rename would succeed, but the file's owner protected it.
+    // In a writable folder the rename would succeed even if the file's owner protected the file.
     STELE_TRY(os::check_writable(path));
-    // Links in /proc lead to files without a name, such as standard output redirected to a deleted file.
+    // Links in /proc can lead to files without a name, such as standard output redirected to a deleted file.
     if (resolved != place.path) {
       STELE_TRY_ASSIGN(const os::Info named, os::status({place.root.get(), resolved, place.name}));
       if (named.kind != os::Kind::regular) {
@@ -275,19 +275,19 @@ Result<std::unique_ptr<Sink>> open_file_sink(const Location& place, FileSinkOpti
       }
     }
   }
-  const std::size_t slash = resolved.rfind('/');  // none: npos, and npos + 1 is 0
+  const std::size_t slash = resolved.rfind('/');  // without a slash: npos, and npos + 1 is 0
   const std::string folder_path = slash == std::string::npos ? "." : resolved.substr(0, slash + 1);
   std::string leaf = resolved.substr(slash + 1);
   if (leaf.empty()) return a_folder();
 
   STELE_TRY_ASSIGN(os::Folder folder, os::open_folder({place.root.get(), folder_path, place.name}));
   const std::string prefix = detail::temporary_prefix(leaf, os::longest_name(folder));
-  if (names == Names::as_data) {  // otherwise in a new folder, which has no leftovers
+  if (names == Names::as_data) {  // otherwise the folder is new and has no leftovers
     detail::remove_leftovers(folder, folder_path, prefix, os::Kind::regular);
   }
   STELE_TRY_ASSIGN(const bool takes_over, has_old(place));
   STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists || takes_over, place.name));
-  // Before any data is written, so that the unfinished file is not readable by users who could not read the old one.
+  // Done before any data is written, so that users who could not read the old file cannot read the unfinished one.
   if (exists) STELE_TRY(temporary.keep_permissions(leaf));
   if (!exists && takes_over) STELE_TRY(os::keep_permissions(*place.old, place.path, temporary.file()));
   return std::unique_ptr<Sink>(
@@ -308,7 +308,7 @@ Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions
 
 namespace {
 
-// Initial size of a buffer if no size was announced.
+// Initial size of a buffer if the size was not announced.
 constexpr std::size_t smallest_buffer = std::size_t{64} << 10;
 
 void grow(Bytes& bytes, std::size_t used, std::size_t size) {

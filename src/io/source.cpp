@@ -63,13 +63,13 @@ class FileSource final : public Source {
   Location folder_;
 };
 
-/// Keeps a mapped file alive, with its location.
+/// Keeps a mapped file and its location alive.
 struct Mapped {
   os::Mapping mapping;
   Location folder;
 };
 
-/// Memory with any keeper: a mapping, owned bytes, or none.
+/// Memory with any kind of owner: a mapping, owned bytes, or none.
 template <class Keeper>
 class MemorySource final : public Source {
  public:
@@ -140,7 +140,7 @@ Result<SourcePtr> open_guarded(const Location& place, Wanted wanted, bool mapped
   return detail::guarded(place.name, [&] { return open_place(place, wanted, mapped); });
 }
 
-/// Returns the number of bytes left in the stream, if it knows without reading.
+/// Returns the number of bytes left in the stream if the stream knows it without reading.
 std::optional<std::uint64_t> remaining(std::streambuf& buffer) {
   const auto none = std::streampos(std::streamoff(-1));
   const std::streampos here = buffer.pubseekoff(0, std::ios_base::cur, std::ios_base::in);
@@ -150,13 +150,13 @@ std::optional<std::uint64_t> remaining(std::streambuf& buffer) {
   return static_cast<std::uint64_t>(end - here);
 }
 
-// Size of the first piece read from a stream of unknown length: small messages stay small.
+// Size of the first piece read from a stream of unknown length; keeps memory small for short messages.
 constexpr std::size_t first_piece = std::size_t{64} << 10;
 // Maximum size of a piece: bounds the memory that the last one wastes.
 constexpr std::size_t largest_piece = std::size_t{64} << 20;
 
 /// Reads to the end, at most `limit` bytes. Reads pieces and joins them at the end: one growing block would need its
-/// old and its new memory at a time, and would have no bound on its waste.
+/// old and its new memory at the same time, without a bound on unused memory.
 Result<Bytes> read_all(std::istream& stream, std::uint64_t limit, const std::string& name) {
   const std::istream::sentry ready(stream, true);
   if (!ready || stream.rdbuf() == nullptr) return Error(Errc::io, "the stream cannot be read").file(name);
@@ -169,7 +169,7 @@ Result<Bytes> read_all(std::istream& stream, std::uint64_t limit, const std::str
   if (known && *known > limit) return too_long();
   std::vector<Bytes> pieces;
   std::uint64_t total = 0;
-  // One byte above the expected or allowed number shows the end, or an excess, without another piece.
+  // Requesting one byte more than expected or allowed detects the end, or an excess, without another read.
   std::uint64_t wanted = known ? *known + 1 : first_piece;
   for (bool ended = false; !ended;) {
     const std::uint64_t allowed = limit - total;
@@ -210,7 +210,7 @@ Result<SourcePtr> detail::open_file(const Location& place, bool mapped) {
 std::string detail::with_extension(const std::string& path, std::string_view extension) {
   const std::size_t slash = path.find_last_of('/');
   const std::size_t name = slash == std::string::npos ? 0 : slash + 1;
-  // A name between double underscores is complete: Paddle's __params__.
+  // A name between double underscores needs no extension: Paddle's __params__.
   if (const std::string_view leaf = std::string_view(path).substr(name);
       leaf.starts_with("__") && leaf.ends_with("__")) {
     return path;

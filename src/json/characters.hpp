@@ -1,4 +1,4 @@
-// Characters of JSON strings, for the reader and the writer.
+// Scans characters of JSON strings, for the reader and the writer.
 #pragma once
 
 #include <bit>
@@ -12,10 +12,10 @@ inline constexpr std::uint64_t kOnes = 0x0101010101010101u;
 inline constexpr std::uint64_t kHighs = 0x8080808080808080u;
 inline constexpr char kHex[] = "0123456789abcdef";
 inline constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t/",
-                                  kLetters = "\"\\bfnrt/";  // the slash: read, never written
+                                  kLetters = "\"\\bfnrt/";  // the slash is read, but never written
 
-// Returns the first byte from `p` on that a JSON string must escape: a quote, a backslash, a control character and,
-// for `Ascii`, any byte beyond ASCII. Compares eight bytes at a time: a byte's high bit marks a hit. Borrows make false
+// Returns the first byte from `p` on that a JSON string must escape: a quote, a backslash, a control character and, if
+// `Ascii`, any byte beyond ASCII. Compares eight bytes at a time: a byte's high bit marks a hit. Borrows make false
 // marks only above a true one, so the lowest mark is exact.
 template <bool Ascii>
 const char* find_special(const char* p, const char* end) noexcept {

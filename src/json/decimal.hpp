@@ -1,4 +1,4 @@
-// Decimal numbers as floats.
+// Parses decimal numbers as floats.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace stele::inline v0::detail::json {
 
-/// Returns true if a JSON number that fits no float is too small, rather than too large.
+/// Returns true if a JSON number outside the range of floats is too small, rather than too large.
 inline bool is_tiny(std::string_view number) noexcept {
-  constexpr std::int64_t far = 1'000'000'000;  // bound of an exponent and of a number of digits
-  std::int64_t magnitude = 0;                  // of the first digit that is not 0: 0 for 0.1, 1 for 1
+  constexpr std::int64_t far = 1'000'000'000;  // limit of an exponent and of a number of digits
+  std::int64_t magnitude = 0;                  // magnitude of the first digit that is not 0: 0 for 0.1, 1 for 1
   bool point = false;
   bool found = false;
   std::size_t i = number.starts_with('-') ? 1 : 0;
@@ -32,8 +32,8 @@ inline bool is_tiny(std::string_view number) noexcept {
   return magnitude + (negative ? -exponent : exponent) <= 0;
 }
 
-/// Parses the float nearest to a JSON number. A number that is too small for any but zero is zero with its sign:
-/// rounding, as when a float is narrowed. Returns false if the number is too large or no number.
+/// Parses the float nearest to a JSON number. A number too small for any float except zero becomes zero with its sign,
+/// as when a float is narrowed. Returns false if the number is too large, or is not a number.
 template <class T>
 bool parse_float(std::string_view text, T& out) noexcept {
   const char* const end = text.data() + text.size();

@@ -1,6 +1,6 @@
-// Strict, bounded JSON (RFC 8259): a pull reader without allocations, a compact writer, base64, and Value as JSON.
-// Own code because opening a file may allocate at most 2 x file + 16 MiB, where simdjson needs more than 6 bytes per
-// byte of input, and because duplicate keys are refused, which takes a separate pass over every name in any case.
+// Strict, bounded JSON (RFC 8259): a pull reader without allocations, a compact writer, base64, and Values as JSON. Own
+// code for two reasons: opening a file may allocate at most 2 x file + 16 MiB, while simdjson needs more than 6 bytes
+// per byte of input; and duplicate keys are refused, which takes a separate pass over every name anyway.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@
 
 namespace stele::inline v0::detail::json {
 
-/// Maximum nesting of a Value, and of a document unless Options set another: configurations nest a dozen levels at
-/// most, and recursion over a Value (its destructor, for one) stays within some 30 KiB of stack.
+/// Maximum nesting of a Value, and of a document unless Options sets another limit: configurations nest at most a dozen
+/// levels, and recursion over a Value (for example, in its destructor) takes at most about 30 KiB of stack.
 inline constexpr unsigned kMaxDepth = 64;
-/// Maximum of Options::max_depth. The reader's own stack has one bit a level.
+/// Maximum of Options::max_depth. The reader's stack takes one bit per level.
 inline constexpr unsigned kDeepest = 1280;
 
-/// The kind of a value, from its first character; `none` is no value.
+/// The kind of a value, from its first character; `none`: not a value.
 enum class Kind : std::uint8_t { none, object, array, string, number, boolean, null };
 
 struct Options {
   std::uint64_t base = 0;    // offset of the text in the file; added to the offsets of errors
-  bool nul_in_names = true;  // false: keys with U+0000 (from \u0000; a raw NUL is never valid) are malformed
+  bool nul_in_names = true;  // false: a key with U+0000 (from \u0000; a raw NUL is never valid) is malformed
   unsigned max_depth = kMaxDepth;
 };
 
-/// Pull reader. Every function returns false on an error, and the first error stays: callers chain calls with &&, loop
-/// with `while (r.next_key(k, s))` and check ok() afterwards. The text must outlive the reader and all views from it.
-/// Copying is cheap and saves the position.
+/// Pull reader. Every function returns false on an error, and the reader keeps the first error: callers chain calls
+/// with &&, loop with `while (r.next_key(k, s))` and check ok() afterwards. The text must outlive the reader and all
+/// views from it. Copying is cheap and saves the position.
 class Reader {
  public:
   explicit Reader(std::string_view text, Options options = {}) noexcept
@@ -42,14 +42,14 @@ class Reader {
   Kind peek() noexcept;
 
   bool begin_object() noexcept;
-  /// Returns true if it read `key`; its value comes next. Returns false at the end of the object and on an error.
-  /// Strings without escapes are views into the text. Others are decoded into `scratch` and are views of it.
+  /// Returns true if it read `key`; the key's value comes next. Returns false at the end of the object and on an error.
+  /// Strings without escapes are views into the text. Other strings are decoded into `scratch` and are views of it.
   bool next_key(std::string_view& key, std::string& scratch);
   bool begin_array() noexcept;
   /// Returns true if a value comes next, false at the end of the array and on an error.
   bool next_element() noexcept;
 
-  /// Reads an exact integer: a fraction, an exponent or -0 is malformed, a number beyond the type is out_of_range.
+  /// Reads an exact integer. A fraction, an exponent or -0 is malformed; a number beyond the type is out_of_range.
   bool read_u64(std::uint64_t& out) noexcept;
   bool read_i64(std::int64_t& out) noexcept;
   /// Reads any number, rounded to nearest, also to zero. A number that rounds to infinity is out_of_range.
@@ -59,18 +59,18 @@ class Reader {
   bool read_string(std::string_view& out, std::string& scratch);
   bool read_bool(bool& out) noexcept;
   bool read_null() noexcept;
-  /// Skips a value of any kind and checks its full grammar (not the range of numbers). Sets `raw` to its text.
+  /// Skips a value of any kind and checks its full grammar (not the range of numbers). Sets `raw` to the value's text.
   bool skip_value(std::string_view* raw = nullptr) noexcept;
-  /// Returns true if the one top-level value has been read and only whitespace follows.
+  /// Returns true if exactly one top-level value has been read and only whitespace follows.
   bool finish() noexcept;
 
   bool ok() const noexcept { return due_ != Due::failed; }
-  /// Makes a caller's finding about the last key or value the error, unless there is one already. Returns false. The
-  /// strings are stored by pointer, so pass literals. If the text ends early, `malformed` becomes `truncated`.
+  /// Sets an error about the last key or value, unless there already is an error. Returns false. Stores the strings by
+  /// pointer, so callers must pass literals. If the text ends early, `malformed` becomes `truncated`.
   bool fail(Errc code, const char* expected, const char* message = "") noexcept {
     return fail_at(token_, code, expected, message);
   }
-  /// Returns the offset in the file of the last key or value begun.
+  /// Returns the offset in the file of the last key or value that was begun.
   std::uint64_t offset() const noexcept { return options_.base + static_cast<std::uint64_t>(token_ - begin_); }
   /// Returns the error with offset, expected and found. Call only if ok() is false.
   Error error() const;
@@ -105,16 +105,16 @@ class Reader {
   const char* token_;
   const char* expected_ = "";
   const char* message_ = "";
-  std::uint64_t objects_[kDeepest / 64]{};  // one bit a level: set for an object
+  std::uint64_t objects_[kDeepest / 64]{};  // one bit per level: set for an object
   Options options_;
   unsigned depth_ = 0;
   Errc code_ = Errc::none;
   Due due_ = Due::value;
-  Due after_ = Due::end;  // expected after a value of the innermost container
+  Due after_ = Due::end;  // the token expected after a value of the innermost container
 };
 
-/// Appends JSON, compact or with a line for each member. Writes commas itself and escapes strings like serde_json. The
-/// caller's duties: calls in an order that makes a document, strings of valid UTF-8, finite doubles.
+/// Appends JSON, compact or with one member per line. Writes commas itself and escapes strings like serde_json. The
+/// caller must make the calls in an order that forms a document, with strings of valid UTF-8 and finite doubles.
 class Writer {
  public:
   explicit Writer(std::string& out, bool pretty = false) noexcept : out_(&out), pretty_(pretty) {}
@@ -130,13 +130,13 @@ class Writer {
   void string(std::string_view text);
   void u64(std::uint64_t number);
   void i64(std::int64_t number);
-  /// Writes the shortest digits that read back as an equal double, always with a fraction or an exponent.
+  /// Writes the shortest digits that read back as the same double, always with a fraction or an exponent.
   void f64(double number);
   void boolean(bool b) { item(), out_->append(b ? "true" : "false"); }
   void null() { item(), out_->append("null"); }
   /// Writes `bytes` as a base64 string.
   void base64(std::span<const std::byte> bytes);
-  /// Begins a value that the caller appends right after this call.
+  /// Begins a value whose text the caller appends directly after this call.
   void item() {
     if (!after_key_ && comma_) out_->push_back(',');
     if (!after_key_ && pretty_ && depth_ != 0) new_line();
@@ -166,24 +166,24 @@ class Writer {
 
 bool valid_utf8(std::string_view text) noexcept;
 
-/// Returns a map's key, or a name, in the form that JSON can hold: with another $ in front if it begins with $, as
+/// Returns a map's key, or a name, in a form that JSON can store: with another $ in front if it begins with $; as
 /// "$str:" and base64 if it is not UTF-8.
 std::string coded_key(std::string_view key);
 
 /// Writes a Value as JSON, without loss. Integers are JSON integers; doubles have a fraction or an exponent. A value
-/// that JSON lacks is an object with one key: {"$bytes":base64}, {"$str":base64} for a string that is not UTF-8,
-/// {"$f64":"nan"|"inf"|"-inf"}, and {"$f64":"0x<16 hex digits>"} for the other NaNs. In maps, a key that begins with $
-/// gets another $ in front, and a key that is not UTF-8 is "$str:<base64>". Any other key with a single $ is reserved
-/// for later versions and refused. Errors: limit (nesting deeper than kMaxDepth, counting the containers already open
-/// and the objects of this encoding), duplicate (a map with equal keys). After an error, the written text is
-/// incomplete.
+/// without a JSON equivalent is an object with one key: {"$bytes":base64}, {"$str":base64} for a string that is not
+/// UTF-8, {"$f64":"nan"|"inf"|"-inf"}, and {"$f64":"0x<16 hex digits>"} for the other NaNs. In maps, a key that begins
+/// with $ gets another $ in front, and a key that is not UTF-8 is "$str:<base64>". Any other key with a single $ is
+/// reserved for later versions, and the reader refuses it. Errors: limit (nesting deeper than kMaxDepth, counting the
+/// containers already open and the objects of this encoding), duplicate (a map with equal keys). After an error, the
+/// written text is incomplete.
 Status write_value(Writer& writer, const Value& value);
 
-/// Reads the next value. `memory` bounds the heap that the Value takes while it is read, growth and allocator overhead
-/// included: beyond it the error is `limit`. Not counted: a copy of the longest string with escapes. Without a bound,
-/// the heap stays below kMaxValueBytesPerByte times the text (a Value is 40 bytes, "0," are two, and a vector that
-/// doubles holds three times its elements for a moment) and a KiB. Sets `out` only on success. `plain`: keys that begin
-/// with $ mean themselves.
+/// Reads the next value. `memory` bounds the heap memory that the Value takes while it is read, including growth and
+/// allocator overhead; beyond it, the error is `limit`. A copy of the longest string with escapes is not counted.
+/// Without a bound, the heap memory stays below kMaxValueBytesPerByte times the text plus a KiB (a Value is 40 bytes,
+/// "0," has two, and a vector that doubles temporarily holds three times its elements). Sets `out` only on success.
+/// `plain`: keys that begin with $ have no special meaning.
 Status read_value(Reader& reader, Value& out, std::size_t memory, bool plain = false);
 inline constexpr std::size_t unbounded = static_cast<std::size_t>(-1);
 inline constexpr std::size_t kMaxValueBytesPerByte = 64;

@@ -1,4 +1,4 @@
-// Value as JSON.
+// Reads and writes Values as JSON.
 #include "json/json.hpp"
 
 #include <algorithm>
@@ -23,7 +23,8 @@ constexpr std::size_t kSmallMap = 16;  // up to this size, comparing all pairs i
 constexpr std::string_view kStringKey = "$str:";
 constexpr std::uint64_t kPlainNan = 0x7ff8000000000000u;
 
-// Returns the first entry whose key an earlier entry also has. Sorting, not hashing: no input makes it quadratic.
+// Returns the first entry whose key an earlier entry also has. Sorts instead of hashing, so that no input takes
+// quadratic time.
 std::size_t find_duplicate(const Value::Map& map) {
   if (map.size() <= kSmallMap) {
     for (std::size_t i = 1; i < map.size(); ++i) {
@@ -46,7 +47,7 @@ std::size_t find_duplicate(const Value::Map& map) {
   return found;
 }
 
-Error too_deep() { return Error(Errc::limit, "a value nests too deep for JSON").expected("at most 64 levels"); }
+Error too_deep() { return Error(Errc::limit, "a value nests too deeply for JSON").expected("at most 64 levels"); }
 
 template <class Content>
 Status write_special(Writer& writer, std::string_view key, const Content& content) {
@@ -85,7 +86,7 @@ Status write_map(Writer& writer, const Value::Map& map) {
   return {};
 }
 
-// Recursion ends at the reader's maximum depth.
+// Recursion stops at the reader's maximum depth.
 class ValueReader {
  public:
   ValueReader(Reader& reader, std::size_t memory, bool plain) : reader_(reader), left_(memory), plain_(plain) {}
@@ -132,7 +133,7 @@ class ValueReader {
     return true;
   }
 
-  // Doubles a full vector; old and new are both charged while both exist.
+  // Doubles a full vector; old and new memory are both counted while both exist.
   template <class Vector>
   bool grow(Vector& v) {
     if (v.size() < v.capacity()) return true;
@@ -164,7 +165,7 @@ class ValueReader {
       left_ += map.size() * sizeof(std::size_t) + kBlock;
     }
     if (std::size_t twice = find_duplicate(map); twice != kNone) {
-      // Reads up to it again, for its offset.
+      // Reads up to the second key again, for its offset.
       reader_ = start;
       for (reader_.begin_object(); reader_.next_key(key, scratch_) && twice != 0; --twice) reader_.skip_value();
       return reader_.fail(Errc::duplicate, "", "a key occurs twice in a map");

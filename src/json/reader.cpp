@@ -17,7 +17,7 @@ namespace {
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-// Skips up to eight digits at `p` and stores their number in `number`. If fewer than eight bytes are left, skips none.
+// Parses up to eight digits at `p` into `number` and skips them. If fewer than eight bytes are left, skips none.
 const char* eight_digits(const char* p, const char* end, std::uint64_t& number) noexcept {
   if (std::endian::native != std::endian::little || end - p < 8) return p;
   std::uint64_t x;
@@ -26,14 +26,15 @@ const char* eight_digits(const char* p, const char* end, std::uint64_t& number) 
   const std::uint64_t others = ((x + kOnes * (0x7f - '9')) | digits) & kHighs;  // exact as in find_special
   const int n = std::countr_zero(others) >> 3;
   if (n == 0) return p;
-  x = digits << (64 - 8 * n);  // leading zeros; then pairs, fours, eight
+  x = digits << (64 - 8 * n);  // leading zeros; then combines pairs, fours, eight
   x = (x * 10 + (x >> 8)) & 0x00ff00ff00ff00ffu;
   x = (x * 100 + (x >> 16)) & 0x0000ffff0000ffffu;
   number = (x * 10000 + (x >> 32)) & 0xffffffffu;
   return p + n;
 }
 
-// Returns the length of the UTF-8 sequence at `p`, which is not the end, or 0 if it is invalid (Unicode, table 3-7).
+// Returns the length of the UTF-8 sequence at `p`, which must not be the end, or 0 if it is invalid (Unicode, table
+// 3-7).
 std::size_t utf8_length(const char* p, const char* end) noexcept {
   const auto byte = [p](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(p[i])); };
   const unsigned c = byte(0);
@@ -50,11 +51,11 @@ std::size_t utf8_length(const char* p, const char* end) noexcept {
 }
 
 constexpr std::uint32_t kNoUnit = 0xffffffff;
-// Returns the number of the four hex digits at `p`, of either case, or kNoUnit if there are none.
+// Returns the value of the four hex digits at `p`, of either case, or kNoUnit if there are none.
 std::uint32_t hex4(const char* p, const char* end) noexcept {
   if (end - p < 4) return kNoUnit;
   std::uint32_t unit = 0;
-  const auto [stop, error] = std::from_chars(p, p + 4, unit, 16);  // takes no sign and no prefix
+  const auto [stop, error] = std::from_chars(p, p + 4, unit, 16);  // accepts neither a sign nor a prefix
   return error == std::errc() && stop == p + 4 ? unit : kNoUnit;
 }
 
@@ -182,7 +183,7 @@ inline bool Reader::begin(char bracket, const char* expected, Due first, Due lat
 bool Reader::begin_object() noexcept { return begin('{', "an object", Due::first_key, Due::key, true); }
 bool Reader::begin_array() noexcept { return begin('[', "an array", Due::first_element, Due::element, false); }
 
-// Ends the container if no key or element follows, or fails.
+// Ends the container if no key or element follows; otherwise fails.
 bool Reader::end_or_fail(const char* p, char bracket, const char* first, const char* later) noexcept {
   const bool opened = due_ == Due::first_key || due_ == Due::first_element;
   if (p == end_ || *p != bracket) return fail_at(p, Errc::malformed, opened ? first : later);
@@ -264,12 +265,12 @@ const char* Reader::scan_rest(const char* p, unsigned& flags) noexcept {
   }
 }
 
-// Returns the end of the escape (for a surrogate: of the pair) at `p`, or null after an error.
+// Returns the end of the escape at `p` (for a surrogate, of the pair), or null after an error.
 const char* Reader::scan_escape(const char* p, unsigned& flags) noexcept {
   flags |= escaped;
   const char c = end_ - p < 2 ? '\0' : p[1];
   if (kLetters.find(c) != kLetters.npos) return p + 2;
-  if (c != 'u') return fail_at(p, Errc::malformed, "an escape that JSON has"), nullptr;
+  if (c != 'u') return fail_at(p, Errc::malformed, "an escape sequence of JSON"), nullptr;
   const std::uint32_t unit = hex4(p + 2, end_);
   if (unit == kNoUnit) return fail_at(p, Errc::malformed, "four hex digits after \\u"), nullptr;
   if (unit == 0) flags |= nul;
@@ -292,7 +293,7 @@ bool Reader::scan_number(bool& integral) noexcept {
   const char* const first = p;
   if (!digits()) return fail_at(p == end_ ? p : token_, Errc::malformed, "a number");
   if (*first == '0' && p - first > 1) return fail(Errc::malformed, "a number without leading zeros");
-  integral = !(*first == '0' && first != token_);  // -0 is a double: an integer would lose its sign
+  integral = !(*first == '0' && first != token_);  // -0 is a double, because an integer would lose its sign
   if (p != end_ && *p == '.') {
     ++p;
     integral = false;
@@ -326,7 +327,7 @@ bool Reader::read_u64(std::uint64_t& out) noexcept {
   std::uint64_t sum = 0;
   const char* p = eight_digits(start, end_, sum);
   for (; p != end_ && is_digit(*p) && p - start < 19; ++p) sum = sum * 10 + static_cast<std::uint64_t>(*p - '0');
-  // Rare and wrong input takes the general path.
+  // Rare and invalid input takes the general path.
   if (p == end_ || (*p != ',' && *p != ']') || p == start || *start == '0') {
     return read_integer(out, "an unsigned integer below 2^64");
   }

@@ -40,7 +40,7 @@ void Writer::i64(std::int64_t number) {
 
 void Writer::f64(double number) {
   item();
-  char digits[32];  // the longest is -2.2250738585072014e-308
+  char digits[32];  // the longest double is -2.2250738585072014e-308
   const std::string_view text(
       digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits));
   out_->append(text);

@@ -52,13 +52,13 @@ Result<std::uint64_t> content_hash(const LeafView& leaf, DType dtype, const Load
   return sink.hasher.digest();
 }
 
-/// Reports contents under another name of a shared object, which the load would lose.
+/// Reports contents under an additional name of a shared object, which the load would lose.
 Status differs(const LoadPlan& plan, const TiedOp& tie, const Patterns& allowed, Report& report) {
   const std::string path = plan.paths.text(tie.path);
   const std::string first = plan.first(tie);
   report.add(Report::What::unused, path, "differs from " + first + ", which is loaded under both names");
   if (allowed.match(path)) return {};
-  return Error(Errc::unused, "the file has different contents for one shared object of the module")
+  return Error(Errc::unused, "the file has different contents for the names of a shared object")
       .path(path)
       .expected("the same as " + first)
       .found(tie.ops != nullptr ? "another tensor" : "another value")
@@ -77,12 +77,12 @@ Status compare_ties(const LoadPlan& plan, const LoadOptions& options, ReadContex
     const TensorOp* found = tensors.find(plan.first(tie));
     return found != nullptr ? std::optional(found->leaf) : std::nullopt;
   };
-  // Equal dtypes are compared unchanged, others after conversion to the module's.
+  // Compares elements unchanged if the dtypes are equal, otherwise after conversion to the module's dtype.
   const auto dtype_of = [&](const TiedOp& tie, std::uint32_t first) {
     const DType dtype = snapshot.leaf(first).dtype();
     return dtype == snapshot.leaf(tie.number).dtype() ? dtype : loaded_dtype(*tie.ops, dtype);
   };
-  // Compares hashes, computed once per leaf and in the file's order.
+  // Compares hashes, which are computed once per leaf in the file's order.
   std::map<std::pair<std::uint32_t, DType>, std::uint64_t> hashes;
   std::vector<bool> same(plan.ties.size());
   for (std::size_t i = 0; i < plan.ties.size(); ++i) {

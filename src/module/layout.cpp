@@ -68,7 +68,7 @@ std::string below(const std::string& path, std::string_view segment) {
   return text;
 }
 
-/// Adds the tensors of a type. Every type that is not open() is finite: recursive types are open.
+/// Adds the tensors of a type. Every type that is not open() is finite, because recursive types are open.
 Status add_type(Schema type, const std::string& path, Layout& layout) {
   if (type.open()) {
     return Error(Errc::needs_layout, "the file stores no tensor names, and the type does not determine them")
@@ -84,7 +84,7 @@ Status add_type(Schema type, const std::string& path, Layout& layout) {
     case TypeKind::tuple:
       for (std::size_t i = 0; i < type.field_count(); ++i) {
         const Schema::Field field = type.field(i);
-        if (type.info().fields[i].flags.constant) continue;  // has no tensors
+        if (type.info().fields[i].flags.constant) continue;  // it has no tensors
         STELE_TRY(add_type(field.type, below(path, field.name), layout));
       }
       break;

@@ -1,4 +1,4 @@
-// Snapshot -> object, second half: copies the bytes.
+// Snapshot -> object, second part: copies the bytes.
 #include <algorithm>
 #include <map>
 
@@ -18,7 +18,7 @@
 namespace stele::inline v0::detail {
 namespace {
 
-/// Writes a leaf's bytes to a tensor of the module that is accessed element by element.
+/// Writes a leaf's bytes to a tensor of the module that can only be accessed element by element.
 class ElementSink final : public PieceSink {
  public:
   ElementSink(const TensorOps& ops, void* object) : ops_(ops), object_(object), size_(element_size(ops.dtype)) {}
@@ -35,22 +35,22 @@ class ElementSink final : public PieceSink {
   std::uint64_t done_ = 0;
 };
 
-/// Memory for the tensors of a new module, many in one block. Otherwise page faults of fresh memory take most of the
-/// time of loading small tensors. A block uses huge pages.
+/// Memory for the tensors of a new module, many tensors in one block, which uses huge pages. With separate blocks, page
+/// faults of fresh memory would take most of the time of loading small tensors.
 class Blocks {
  public:
   static constexpr std::size_t alignment = 64;
-  // Bounds the memory of a model that one remaining tensor keeps alive.
+  // Bounds the memory that a single remaining tensor keeps alive.
   static constexpr std::size_t block_size = std::size_t{32} << 20;
-  // Minimum size of a tensor with memory of its own.
+  // Minimum size of a tensor with a separate block.
   static constexpr std::size_t large = std::size_t{16} << 20;
 
-  /// Returns the bytes of a tensor in a block.
+  /// Returns the size of a tensor in a block.
   static constexpr std::size_t aligned_bytes(std::size_t size) noexcept {
     return (size + alignment - 1) / alignment * alignment;
   }
 
-  /// `total`: the bytes of all tensors in blocks.
+  /// `total`: the size of all tensors in blocks.
   explicit Blocks(std::size_t total) noexcept : left_(total) {}
   std::byte* take(std::size_t size) {
     const std::size_t n = aligned_bytes(size);
@@ -72,17 +72,17 @@ class Blocks {
   std::size_t used_ = 0;
 };
 
-/// Reports a loaded tensor.
+/// Adds the row of a loaded tensor.
 void add_row(Report& report, std::string_view path, DType from, DType to) {
   if (from == to) return report.add(Report::What::applied, path);
   report.add(Report::What::converted, path,
              std::string(name(from)) + " -> " + std::string(name(to)) + (lossless(from, to) ? "" : ", lossy"));
 }
 
-/// The way in which a tensor gets its elements.
+/// How a tensor gets its elements.
 enum class FillMethod : std::uint8_t {
   none,      // not yet, or never
-  elements,  // one by one: it has no contiguous memory
+  elements,  // one by one, because it has no contiguous memory
   done,
 };
 
@@ -91,12 +91,12 @@ class Loader {
   Loader(const Snapshot& snapshot, const LoadOptions& options, LoadMode mode, Report& report)
       : tree_(snapshot), options_(options), mode_(mode), report_(report) {}
 
-  /// Returns the modules to rewrite first. If there are any, the loader has done nothing else.
+  /// Returns the modules to rewrite first. If there are any, the loader has not changed the object.
   std::vector<Outdated>& outdated() noexcept { return plan_.outdated; }
 
   Status run(const TypeInfo& type, void* object) {
-    // Fresh: the walk makes the structure as it checks it; on an error, the caller discards the object. In place:
-    // nothing changes before everything is checked.
+    // Fresh: the walk builds the structure while checking it; on an error, the caller discards the object. In place:
+    // the object is unchanged until everything is checked.
     plan_.tensors.reserve(tree_.snapshot().leaf_count());
     const MatchMode first = mode_ == LoadMode::fresh ? MatchMode::make : MatchMode::check;
     if (auto r = match(tree_, type, object, mode_, first, options_, report_, plan_); !r) {
@@ -121,7 +121,7 @@ class Loader {
       return finish(std::move(ready).error());
     }
     if (options_.rebuild) {
-      // The second walk makes the structure. Everything that it checks again is unchanged.
+      // The second walk builds the structure. It repeats the checks, whose results are unchanged.
       plan_ = {};
       auto made =
           guarded([&] { return match(tree_, type, object, mode_, MatchMode::remake, options_, report_, plan_); });
@@ -132,7 +132,7 @@ class Loader {
 
  private:
   Error finish(Error error) {
-    std::shared_ptr<const Report> report;  // null if there is no memory for it
+    std::shared_ptr<const Report> report;  // null if memory ran out
     static_cast<void>(guarded([&]() -> Status {
       report = std::make_shared<const Report>(report_);
       return {};
@@ -141,8 +141,8 @@ class Loader {
   }
   Error at_path(Error error, const TensorOp& op) const { return std::move(error).path(plan_.paths.text(op.path)); }
 
-  /// Sorts in the source's order: one pass forward over the file is enough, and the first error is that of the first
-  /// tensor in the file.
+  /// Sorts in the source's order: one forward pass over the file is then sufficient, and the first error is that of the
+  /// first tensor in the file.
   void sort_tensors() {
     const auto before = [](const TensorOp& a, const TensorOp& b) { return a.leaf < b.leaf; };
     if (!std::is_sorted(plan_.tensors.begin(), plan_.tensors.end(), before)) {
@@ -178,7 +178,7 @@ class Loader {
     return finish(std::move(status).error().partially_applied(partial));
   }
 
-  /// Sets `written` once the object has changed.
+  /// Sets `written` after it has changed the object.
   Status write(bool& written) {
     for (const ValueOp& op : plan_.values) {
       if (op.object == nullptr) continue;
@@ -199,7 +199,7 @@ class Loader {
     sort_tensors();
     auto placed = guarded([&]() -> Status { return place(written); });
     if (!placed) {
-      add_rows();  // of the tensors that are views or were moved by then
+      add_rows();  // rows of the tensors that had become views or been moved before the error
       return placed;
     }
     written = written || !fills_.empty();
@@ -215,7 +215,7 @@ class Loader {
     }
     for (std::size_t i = 0; i < methods_.size(); ++i) {
       if (methods_[i] != FillMethod::elements) continue;
-      written = true;  // an error during the write leaves part of the tensor written
+      written = true;  // an error during the write leaves a part of the tensor written
       auto one = guarded([&] { return write_elements(i); });
       if (!one) {
         add_rows();
@@ -301,7 +301,7 @@ class Loader {
     return {};
   }
 
-  /// Reports the written tensors.
+  /// Adds the rows of the written tensors.
   void add_rows() {
     for (std::size_t i = 0; i < methods_.size(); ++i) {
       if (methods_[i] != FillMethod::done) continue;
@@ -318,24 +318,24 @@ class Loader {
   std::span<const LeafData> leaves() const noexcept { return plan_.snapshot.data()->leaves; }
   DType loaded_dtype(const TensorOp& op) const { return detail::loaded_dtype(*op.ops, leaves()[op.leaf].dtype); }
 
-  /// Returns the bytes of the tensor in the module.
+  /// Returns the size of the tensor in the module, in bytes.
   std::size_t bytes_of(const TensorOp& op) const noexcept {
     const LeafData& leaf = leaves()[op.leaf];
     if (leaf.dtype == loaded_dtype(op)) return static_cast<std::size_t>(leaf.bytes);
     return static_cast<std::size_t>(plan_.snapshot.leaf(op.leaf).size() * element_size(op.ops->dtype));
   }
 
-  /// Makes the tensor a view of the leaf's memory. Returns the reason if that is impossible, else null.
+  /// Makes the tensor a view of the leaf's memory. Returns null on success, else the reason for the failure.
   const char* adopt(const TensorOp& op, const LeafView& leaf) {
     const Provider& provider = leaf.provider();
     if (op.ops->adopt == nullptr) return "this tensor type cannot view";
     const auto bytes = leaf.view();
     if (leaf.dtype() != loaded_dtype(op)) return "another dtype";
-    if (leaf.dtype() == DType::boolean) return "bools are checked, so they are read";
+    if (leaf.dtype() == DType::boolean) return "bools must be checked";
     if (bytes.empty() || provider.ops->in_module) return "not in memory";
     const bool is_private =
         provider.ops->locate != nullptr && provider.ops->locate(provider.at, provider.number).source->view_is_private();
-    if (!is_private && !op.ops->adopts_const) return "the memory is not to be written";
+    if (!is_private && !op.ops->adopts_const) return "the memory is read-only";
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % swap_unit(leaf.dtype()) != 0) return "not aligned";
     op.ops->adopt(op.object, const_cast<std::byte*>(bytes.data()), Shape(leaf.shape()), plan_.snapshot.data(),
                   leaf.dtype());
@@ -349,16 +349,17 @@ class Loader {
   LoadPlan plan_;
   std::optional<Meter> meter_;
   std::vector<TensorOp> allocated_;
-  std::vector<FillMethod> methods_;                  // of each tensor of the plan
-  std::vector<const char*> obstacles_;               // why a tensor is not a view, if the caller asked for one
-  std::map<std::size_t, std::uint64_t> overflowed_;  // counts, only of tensors with overflows
-  std::vector<Fill> fills_;                          // of tensors with memory
-  std::vector<std::uint32_t> filled_;                // their indexes in the plan
+  std::vector<FillMethod> methods_;                  // for each tensor of the plan
+  std::vector<const char*> obstacles_;               // reasons why tensors are not views, if the caller requested views
+  std::map<std::size_t, std::uint64_t> overflowed_;  // counts, only for tensors with overflows
+  std::vector<Fill> fills_;                          // only for tensors with contiguous memory
+  std::vector<std::uint32_t> filled_;                // the indexes of their tensors in the plan
   Workers workers_{workers_of(options_)};
   ReadContext context_{workers_};
 };
 
-/// Calls `attempt(snapshot, outdated)`, and again after the hooks of the outdated modules have rewritten their parts.
+/// Calls `attempt(snapshot, outdated)`, and calls it again after the hooks of the outdated modules have rewritten their
+/// parts.
 template <class Attempt>
 Status with_hooks(const Snapshot& file, Report& report, Attempt attempt) {
   const Report before = report;
@@ -413,7 +414,7 @@ Result<Report> check_object(const Snapshot& snapshot, const TypeInfo& type, cons
 }
 
 Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps& ops, void* object) {
-  // A one-leaf snapshot that borrows, so that the loader's rules apply.
+  // Wraps the tensor in a snapshot with one borrowed leaf, so that the loader's rules apply.
   const LeafView from(data, leaf);
   SnapshotBuilder builder;
   builder.tensor("", from.dtype(), from.shape(), from.byte_size(), from.provider());

@@ -1,4 +1,4 @@
-// Snapshot -> object, first half: structure.
+// Snapshot -> object, first part: structure.
 #include "module/match.hpp"
 
 #include <algorithm>
@@ -11,7 +11,8 @@ namespace stele::inline v0::detail {
 
 namespace {
 
-/// Paths of modules that are to be migrated (64 MiB): each is a whole one, and a file may repeat a long key in all.
+/// Maximum total size of the paths of modules to migrate (64 MiB): each path is stored whole, and a file may repeat a
+/// long key in all of them.
 constexpr std::uint64_t max_outdated_bytes = std::uint64_t{64} << 20;
 
 }  // namespace
@@ -22,7 +23,7 @@ Status Matcher::run(const TypeInfo& type, void* object) {
   finish_unnamed(0);
   if (!quiet_) {
     report_early();
-    // In the order of names: the table of shared objects has none.
+    // Sorted by name, because the table of shared objects has no order.
     std::vector<std::string> never;
     for (const auto& [pointee, shared] : shared_) {
       static_cast<void>(pointee);
@@ -140,7 +141,7 @@ void Matcher::visit_fields(const TypeInfo& type, void* object, const Place& plac
         if (const auto older = type.migrate(version, field.name); !older.empty()) name = older;
       }
       at = tree_.child(place, name, hint);
-      // Files of others say no version and have today's names.
+      // Files written by other programs have no version and use the current names.
       if (!at.exists && name != field.name) at = tree_.child(place, field.name, hint);
       for (std::size_t a = 0; !at.exists && a < field.aliases.size(); ++a) {
         at = tree_.child(place, field.aliases[a], hint);

@@ -19,7 +19,7 @@ struct TensorOp {
   std::uint32_t leaf;
   const TensorOps* ops;
   void* object;
-  std::uint32_t path;  // in LoadPlan::paths
+  std::uint32_t path;  // index in LoadPlan::paths
 };
 
 struct ValueOp {
@@ -29,47 +29,47 @@ struct ValueOp {
   std::uint32_t path;
 };
 
-/// A tensor of one element that the file has as a value, or at another rank (was_one).
+/// A tensor of one element that the file stores as a value, or with a different rank (was_one).
 struct OneElement {
-  Snapshot snapshot;   // of one leaf
-  std::uint32_t node;  // in the file
+  Snapshot snapshot;   // has one leaf
+  std::uint32_t node;  // its node in the file
 };
 
-/// A tensor or value that the file has under a further name of a shared object of the module: it must equal the one
+/// A tensor or value that the file has under an additional name of a shared object of the module. It must equal the one
 /// loaded under the first name.
 struct TiedOp {
   const TensorOps* ops;  // null: a value
   const Value* value;    // null: a tensor
-  std::uint32_t number;  // of the leaf
-  std::uint32_t path;    // in LoadPlan::paths
+  std::uint32_t number;  // number of the leaf
+  std::uint32_t path;    // index in LoadPlan::paths
   std::uint32_t shared;  // path of the object's first name
   std::size_t below;     // offset in `path` of the part below the object
 };
 
 struct LoadPlan {
-  Snapshot snapshot;  // has the tensors' leaves: the file's, and after them the `ones`
+  Snapshot snapshot;  // has the leaves of the file, followed by those of `ones`
   std::vector<TensorOp> tensors;
   std::vector<ValueOp> values;
   std::vector<TiedOp> ties;
-  std::deque<Value> put_together;  // of entries of the file
+  std::deque<Value> put_together;  // values built from entries of the file
   std::vector<OneElement> ones;
-  std::vector<Outdated> outdated;  // if there are any, the plan must not be carried out
+  std::vector<Outdated> outdated;  // if there are any, the plan must not be executed
   PathStore paths;
 
-  /// Returns the path of the tensor or value that is loaded instead.
+  /// Returns the path of the tensor or value that is loaded under the object's first name.
   std::string first(const TiedOp& op) const { return paths.text(op.shared) + paths.text(op.path).substr(op.below); }
 };
 
 enum class MatchMode : std::uint8_t {
-  check,   // nothing is changed
-  make,    // structure is made as it is checked
-  remake,  // after a check of the same, which has added the rows to the report
+  check,   // changes nothing
+  make,    // builds the structure while checking it
+  remake,  // builds after an equal check, which has added the rows to the report
 };
 
-/// Returns the file's Snapshot with the leaves of `ones` after its own.
+/// Returns the file's Snapshot with the leaves of `ones` appended.
 Snapshot with_leaves(const Snapshot& file, const std::vector<OneElement>& ones);
 
-/// Walks `object` and `tree` together. All faults go into the report; the first is the error.
+/// Walks `object` and `tree` together. Adds all faults to the report; the first one is the error.
 Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode, MatchMode match_mode,
              const LoadOptions& options, Report& report, LoadPlan& plan);
 

@@ -1,4 +1,4 @@
-// Lists, maps, variants, pointers and ties.
+// Matches lists, maps, variants, pointers and ties.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -25,10 +25,10 @@ void Matcher::visit_list(const TypeInfo& type, void* object, const Place& place,
   const bool in_place = object != nullptr && mode_ == LoadMode::in_place && !options_.rebuild;
   const bool whole = one || tree_.count(place, n, gap);
   if (in_place && (!whole || !place.exists)) {
-    n = type.container->size(object);  // part of a model: what is not there is named one by one below
+    n = type.container->size(object);  // a part of a model: the loop below reports missing elements
   } else if (!whole) {
     const Segment segment(*this, std::to_string(gap));
-    return mismatch(Errc::missing, "the file lacks an element of the list", "elements without a gap",
+    return mismatch(Errc::missing, "the file lacks an element of the list", "consecutive element numbers",
                     "no element with this number");
   }
   const bool grows = type.container->clear != nullptr;
@@ -40,7 +40,7 @@ void Matcher::visit_list(const TypeInfo& type, void* object, const Place& place,
       make = true;
     } else if (have != n) {
       if (!grows && tree_.guessed() && n < have) {
-        // The missing elements are named one by one below.
+        // The loop below reports each missing element by name.
       } else {
         return mismatch(Errc::shape_mismatch, "the list has another length in the file",
                         std::to_string(have) + " elements", std::to_string(n) + " elements",
@@ -86,7 +86,7 @@ bool Matcher::room_for(const ContainerOps& container, std::size_t n) {
 void* Matcher::make_element(const TypeInfo& type, void* container, std::size_t which, std::string_view key,
                             void* record) {
   void* made = nullptr;
-  // Code of the user: what it throws gets the path.
+  // User code: exceptions get the path.
   auto added = guarded([&]() -> Status {
     made = type.container->add(container, which, key, record);
     return {};
@@ -106,13 +106,13 @@ bool Matcher::visit_hooked(const TypeInfo& type, void* container, std::size_t wh
                            const Place& at, int depth) {
   const HookOps& hook = *element_of(type, which).hook;
   const std::unique_ptr<void, void (*)(void*)> record(hook.create(), hook.destroy);
-  // Ties hold within the record; it is gone before another object could share with it.
+  // Ties hold only within the record, which is destroyed before another object could share with it.
   auto outside = std::exchange(from_file_, {});
   const std::size_t unnamed = unnamed_.size();
   visit(*hook.record, record.get(), at, depth + 1);
   finish_unnamed(unnamed);
   from_file_ = std::move(outside);
-  // The hook is not shown a record that is not whole.
+  // The hook must not see an incomplete record.
   if (!plan_.outdated.empty()) return true;
   return !failed_ && make_element(type, container, which, key, record.get()) != nullptr;
 }
@@ -134,7 +134,7 @@ void Matcher::visit_map(const TypeInfo& type, void* object, const Place& place, 
     visit_new_map(type, mutate_ ? object : nullptr, place, depth);
     return;
   }
-  // In place: the module's keys; others in the file are unused.
+  // In place: matches the module's keys; other keys in the file are unused.
   if (!type.element->writable && type.container->size(object) != 0) return const_elements();
   struct Context {
     Matcher& matcher;
@@ -157,7 +157,7 @@ void Matcher::visit_new_map(const TypeInfo& type, void* object, const Place& pla
   if (object != nullptr && !hooked) {
     std::vector<std::string> keys;
     tree_.each(place, [&](std::string_view key, const Place&) { keys.emplace_back(key); });
-    // A map that is a sorted vector takes each at its end.
+    // A map that is a sorted vector inserts each key at its end.
     if (!std::is_sorted(keys.begin(), keys.end())) std::sort(keys.begin(), keys.end());
     for (const std::string& key : keys) {
       const Segment segment(*this, key);
@@ -236,7 +236,7 @@ void Matcher::visit_holder(const TypeInfo& type, void* object, const Place& plac
   const bool present = !tree_.absent(place) || moved_below();
   const bool may_change = mode_ == LoadMode::fresh || options_.rebuild;
   if (const TypeInfo* tied = present || may_change ? nullptr : shared_pointee(type, object)) {
-    // As below: one of the names is enough.
+    // As in visit_shared() below, one of the names is sufficient.
     return visit_shared(*tied, type.element->container->at(type.container->at(object, 0), 0), place, depth + 1);
   }
   if (!place.exists && !present && has_aliases_ && !quiet_ && !allow_missing_.match(path_)) {
@@ -278,12 +278,12 @@ void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& plac
   const bool named = !tree_.absent(place);
   const bool present = named || moved_below();
   const FileKey key{place.node, place.node == no_index ? place.prefix : std::string(), type.element};
-  // An object that cannot be written is replaced, under each of its names.
+  // An object that cannot be written in place is replaced under each of its names.
   const bool replaces = object != nullptr && options_.rebuild && !type.element->writable;
   const bool makes =
       object != nullptr && mutate_ && (mode_ == LoadMode::fresh || replaces || type.container->size(object) == 0);
   if (makes && named) {
-    // Two names of one thing in the file become one shared object.
+    // Two names of one entry in the file become one shared object.
     const auto [found, first] = from_file_.try_emplace(key, FromFile{object, type.container, true});
     if (!first) {
       if (found->second.open) return fail(Error(Errc::cycle, "the shared object contains itself").path(path_));
@@ -292,7 +292,7 @@ void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& plac
       row(Report::What::tied, path_);
       return;
     }
-    // Objects that the constructor tied and the file stores separately are made separate.
+    // Separates objects that the constructor tied but the file stores separately.
     if (type.container->size(object) != 0 &&
         !shared_.try_emplace(type.container->at(object, 0), Shared{true, keep_path(), object, type.container}).second) {
       visit_only(type, object, 0, place, depth);
@@ -308,7 +308,7 @@ void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& plac
   }
   if (object == nullptr || makes || replaces) return visit_holder(type, object, place, depth);
   if (type.container->size(object) == 0) return visit_holder(type, object, place, depth);
-  // Loading in place: one of the names is enough; the first in the module's order is used.
+  // Loading in place: one name is sufficient; the first in the module's order is used.
   Shared& shared = shared_.try_emplace(type.container->at(object, 0), Shared{false, keep_path()}).first->second;
   if (!present) {
     if (shared.loaded) return row(Report::What::tied, path_);
@@ -357,7 +357,7 @@ void Matcher::finish_unnamed(std::size_t first) {
           direct ? pointer.object : pointer.type->element->container->at(outer.at(pointer.object, 0), 0);
       const bool shares = tied != nullptr && tied->container->size(object) != 0;
       const auto other = shares ? shared_.find(tied->container->at(object, 0)) : shared_.end();
-      if (other != shared_.end() && other->second.loaded) {  // the constructor tied it to an object that the file has
+      if (other != shared_.end() && other->second.loaded) {  // the constructor tied it to an object in the file
         const Shared& made = other->second;
         if (mutate_ && made.ops != nullptr) tied->container->share(object, made.ops->owner(made.object));
         row(Report::What::tied, plan_.paths.shown(pointer.path));
@@ -365,7 +365,7 @@ void Matcher::finish_unnamed(std::size_t first) {
       }
       if (mutate_) outer.clear(pointer.object);
     }
-    // Nothing in the file tells an absent object from a further name of another one.
+    // The file does not distinguish an absent object from an additional name of another object.
     const auto held = [&](const FieldInfo& field) { return loaded.contains(field.type->element); };
     const std::span<const FieldInfo> classes = pointer.type->element->fields;
     const bool may_be_tied = pointer.type->kind == TypeKind::shared ? loaded.contains(pointer.type->element)

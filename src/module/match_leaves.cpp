@@ -1,4 +1,4 @@
-// Tensors and values.
+// Matches tensors and values.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -12,10 +12,10 @@ namespace stele::inline v0::detail {
 
 namespace {
 
-/// Maximum nesting of a value, as in the formats.
+/// Maximum nesting of a value: that of the formats.
 constexpr int max_value_depth = 64;
 
-/// A number or bool, as a tensor of one element.
+/// A number or bool as a tensor of one element.
 struct ValueTensor {
   DType dtype = DType::none;
   std::array<std::byte, 8> bytes{};
@@ -34,8 +34,8 @@ struct ValueTensor {
 constexpr LeafOps value_tensor_ops{
     .view = [](const void* at, std::uint64_t) { return static_cast<const ValueTensor*>(at)->bytes.data(); }};
 
-/// Returns a node's only element as a tensor of that rank (-1: its own). Returns nothing if the node already is that
-/// tensor, or does not have one element.
+/// Returns a node's only element as a tensor of that rank (-1: its stored rank). Returns nullopt if the node already is
+/// such a tensor, or does not have exactly one element.
 std::optional<Snapshot> one_element(const Snapshot& file, std::uint32_t number, int rank) {
   const Node& node = file.nodes()[number];
   SnapshotBuilder builder;
@@ -61,7 +61,7 @@ std::optional<Snapshot> one_element(const Snapshot& file, std::uint32_t number, 
 
 }  // namespace
 
-/// The file with the leaves of `ones` behind its own.
+/// Returns the file's Snapshot with the leaves of `ones` appended.
 Snapshot with_leaves(const Snapshot& file, const std::vector<OneElement>& ones) {
   auto data = derived_data(file);
   for (const OneElement& one : ones) {
@@ -152,7 +152,7 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
     return false;
   }
   const auto elements = element_count(leaf.shape());
-  // A number, as g++-12 at -O3 warns of an optional here.
+  // An integer instead of an optional, for which g++-12 -O3 gives a false warning.
   const std::uint64_t bytes =
       (elements ? byte_length(loaded_dtype(ops, leaf.dtype()), *elements) : std::nullopt).value_or(UINT64_MAX);
   const bool countable = bytes != UINT64_MAX;
@@ -160,7 +160,7 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
   stored_ = checked_add(stored_, leaf.byte_size()).value_or(UINT64_MAX);
   const Limits& limits = options_.limits;
   const auto above = [](std::uint64_t n, std::uint64_t limit) { return limit != 0 && n > limit; };
-  // Without a bound of the caller: what the file can hold, at whatever dtypes the module has.
+  // Without a limit from the caller, the limit is the amount that the file can hold, whatever dtypes the module has.
   const bool multiplied = limits.total_bytes == 0 && stored_ > add_scaled(tensor_base, capacity(), max_tied_copies);
   const bool beyond = limits.tensor_bytes == 0 && leaf.byte_size() > add_scaled(tensor_base, capacity(), 1);
   if (!countable || above(bytes, limits.tensor_bytes) || above(total_, limits.total_bytes) || multiplied || beyond) {
@@ -192,7 +192,7 @@ bool Matcher::dtype_fits(const TensorOps& ops, const LeafView& leaf) {
   const bool encoded = is_block(leaf.dtype()) || is_plain_float(leaf.dtype());
   if (ops.dtype_of != nullptr && encoded && loaded_dtype(ops, leaf.dtype()) == leaf.dtype()) return true;
   if (ops.dtype == DType::none || is_block(ops.dtype)) {
-    mismatch(Errc::dtype_mismatch, "blocks are loaded as the file has them",
+    mismatch(Errc::dtype_mismatch, "blocks are only loaded at their stored dtype",
              ops.dtype == DType::none ? "blocks or floats" : std::string(name(ops.dtype)),
              std::string(name(leaf.dtype())), is_block(leaf.dtype()) ? "make the field a stele::Quantized<>" : "");
     return false;
@@ -210,7 +210,7 @@ bool Matcher::dtype_fits(const TensorOps& ops, const LeafView& leaf) {
 }
 
 void Matcher::visit_value(const ValueOps& ops, void* object, const Place& place) {
-  // A format without kinds writes a null value as an absent one.
+  // A format without kinds stores a null value as an absent entry.
   const bool may_be_null = place.exists && ops.dtype == DType::none && tree_.guessed() && accepts_null(ops);
   if (tree_.absent(place) && !may_be_null) return missing(path_);
   const Value* found = nullptr;
@@ -228,7 +228,7 @@ void Matcher::visit_value(const ValueOps& ops, void* object, const Place& place)
   if (tie_.first != PathStore::none) return note_tie(nullptr, &value, no_index);
   const auto fits = [&](auto read) {
     std::string_view expected;
-    auto done = guarded([&]() -> Status {  // code of the user, which may throw
+    auto done = guarded([&]() -> Status {  // user code, which may throw
       expected = read();
       return {};
     });
@@ -271,12 +271,12 @@ std::optional<Value> Matcher::value_at(const Place& place, int depth, std::vecto
     if (whole) found.push_back({parts[first], {std::string(key), *std::move(part)}});
   });
   if (!whole) return std::nullopt;
-  // Flat names come sorted; the file's order is nearer to what the map's was.
+  // Flat names are sorted; the file's order is closer to the original order of the map.
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   Value::Map entries;
   entries.reserve(found.size());
   for (auto& [node, entry] : found) entries.push_back(std::move(entry));
-  // Names alone say 0, 1, … of a list, in the order of text.
+  // Flat names do not show a list: its numbers 0, 1, … are sorted as text.
   std::size_t n = 0;
   std::size_t gap = 0;
   const bool named = place.node != no_index && !(tree_.flat() && !entries.empty());

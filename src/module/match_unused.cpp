@@ -11,14 +11,14 @@ namespace stele::inline v0::detail {
 
 namespace {
 
-/// A part of the file that has missing names, and their number.
+/// A part of the file in which missing names exist, and their number.
 struct LikelyPart {
   std::string path{};
   std::size_t names = 0;
 };
 
 LikelyPart likely_part(const std::vector<std::string>& missing, const std::vector<std::string>& unused) {
-  constexpr int max_levels = 4;  // of the part: bounds the work for a path of many segments
+  constexpr int max_levels = 4;  // of the part; bounds the work for a path with many segments
   const std::set<std::string_view> wanted(missing.begin(), missing.end());
   std::map<std::string_view, std::size_t> parts;
   LikelyPart best;
@@ -66,10 +66,10 @@ void Matcher::find_unused() {
   while (last != 0 && !unused(last - 1)) --last;
   RunningPath paths(*tree_.snapshot().data());
   for (std::uint32_t i = 0; i < last; ++i) {
-    const std::string_view path = paths.of(i);  // of each, since it continues the one before
+    const std::string_view path = paths.of(i);  // called for each node, because each path extends the previous one
     if (!unused(i)) continue;
     if (nodes[i].kind == NodeKind::alias && used_[nodes[i].index]) {
-      // A further name of what is loaded says nothing new, unless it is the older name of what was left empty.
+      // An additional name of a loaded entry is only a tie, unless it is the older name of a field that was left empty.
       if (left_empty_.empty()) {
         row(Report::What::tied, path);
         continue;
@@ -93,13 +93,13 @@ void Matcher::find_unused() {
                .found(found));
     }
   }
-  if (renamed) return;  // they are among left_empty_
+  if (renamed) return;  // the missing names are in left_empty_
   for (const std::uint32_t null : left_null_) row(Report::What::missing, plan_.paths.shown(null));
 }
 
 namespace {
 
-/// The first segment that several paths have in common, if each has more than one.
+/// The first segment that several paths have in common, if each has more than one segment.
 class CommonPrefix {
  public:
   void add(std::string_view path) {
@@ -111,7 +111,7 @@ class CommonPrefix {
       segment_ = raw;
     }
   }
-  /// Returns the segment; empty if the paths have none in common.
+  /// Returns the segment; empty if there is no common one.
   std::string segment() const { return differs_ ? std::string() : segment_; }
 
  private:

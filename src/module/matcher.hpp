@@ -1,4 +1,4 @@
-// The walk of match(), shared by its parts: structure is in match.cpp, containers and ties in match_containers.cpp,
+// The walk of match(), divided into parts: structure is in match.cpp, containers and ties in match_containers.cpp,
 // tensors and values in match_leaves.cpp, unused entries in match_unused.cpp.
 #pragma once
 
@@ -50,7 +50,7 @@ class Matcher {
   void missing(const std::string& path);
   void mismatch(Errc code, const char* text, const std::string& expected, const std::string& found,
                 std::string_view hint = {});
-  /// Keeps a name for suggest().
+  /// Stores a name for suggest().
   static void compare_later(std::vector<std::string>& names, std::string_view path) {
     if (names.size() < max_compared_names && path.size() <= max_compared_bytes) names.emplace_back(path);
   }
@@ -62,7 +62,7 @@ class Matcher {
   }
   std::string describe(const Place& place) const;
 
-  /// Appends a segment to path_ while it lives.
+  /// Appends a segment to path_ during its lifetime.
   class Segment {
    public:
     Segment(Matcher& matcher, std::string_view name, bool escape = true)
@@ -103,34 +103,34 @@ class Matcher {
 
   // ---- structure ----
 
-  // `object` is null where only the structure is checked, because the object will be made later.
+  // `object` is null if only the structure is checked, because the object will be created later.
   void visit(const TypeInfo& type, void* object, const Place& place, int depth);
 
   bool container_fits(const Place& place, bool named);
 
   void visit_fields(const TypeInfo& type, void* object, const Place& place, int depth);
 
-  /// Returns true if the file lacks the field. Other programs write `none` for fields that they do not record; an
-  /// optional or pointer that is `none` is empty instead.
+  /// Returns true if the file does not have the field. Other programs write `none` for fields that they do not record;
+  /// for an optional or pointer, `none` means empty instead.
   bool is_absent(const TypeInfo& type, const Place& at) const;
 
   // ---- moved() ----
 
-  /// The paths that a class declares as moved, while it is visited.
+  /// The paths that a class declares as moved, while the class is visited.
   struct Moves {
     std::span<const MovedPath> paths;
-    Place base;            // of the class
-    std::size_t path = 0;  // length of its path
+    Place base;            // place of the class
+    std::size_t path = 0;  // length of the class's path
     std::string_view relative(std::string_view to) const { return to.substr(path == 0 ? 0 : path + 1); }
   };
-  /// Returns the place where an older file has the object that belongs at path_.
+  /// Returns the place where an older file stores the object whose current path is path_.
   Place moved_here() const;
-  /// Returns true if an older file has an object that belongs below path_.
+  /// Returns true if an older file has an object whose current path is below path_.
   bool moved_below() const;
 
   // ---- lists ----
 
-  /// Returns true if the place has no list, but an object that can be the element of one.
+  /// Returns true if the place does not have a list, but an object that can be the element of one.
   bool is_one(const Place& place) const;
 
   void visit_list(const TypeInfo& type, void* object, const Place& place, int depth, bool was_one);
@@ -138,18 +138,18 @@ class Matcher {
 
   // ---- elements ----
   //
-  // Containers may move their elements when they take one more, so an element is visited, and its address kept, only
-  // when its container is complete. Elements with a hook are made one by one, each from a whole record: nothing keeps
-  // an address in them.
+  // Containers may move their elements when an element is added, so an element is visited, and its address stored, only
+  // after its container is complete. Elements with a hook are created one by one, each from a whole record: no address
+  // inside them is stored.
 
-  /// Adds an element to a container. Returns null if it cannot be made; the load has then failed.
+  /// Adds an element to a container. Returns null if the element cannot be created; the load has then failed.
   void* make_element(const TypeInfo& type, void* container, std::size_t which, std::string_view key, void* record);
 
-  /// Makes an element by its hook. Returns false if the load has failed.
+  /// Creates an element by its hook. Returns false if the load has failed.
   bool visit_hooked(const TypeInfo& type, void* container, std::size_t which, std::string_view key, const Place& at,
                     int depth);
 
-  /// Makes the only element of a container (or only checks, where there is no object yet) and loads it.
+  /// Creates the only element of a container and loads it; only checks it if there is no object yet.
   void visit_only(const TypeInfo& type, void* container, std::size_t which, const Place& at, int depth);
   static const TypeInfo& element_of(const TypeInfo& type, std::size_t which) {
     return type.kind == TypeKind::variant ? *type.fields[which].type : *type.element;
@@ -158,56 +158,56 @@ class Matcher {
   void visit_map(const TypeInfo& type, void* object, const Place& place, int depth);
   void visit_new_map(const TypeInfo& type, void* object, const Place& place, int depth);
 
-  /// Returns true if the file has a field of that module at the place, under any of the field's names.
+  /// Returns true if the file has a field of the module at the place, under any of the field's names.
   bool has_field_of(const TypeInfo& type, const Place& place) const;
 
   void visit_variant(const TypeInfo& type, void* object, const Place& place, int depth);
 
   void visit_holder(const TypeInfo& type, void* object, const Place& place, int depth);
 
-  /// Returns true for a holder of shared pointers that have a class's name.
+  /// Returns true for a type that contains shared pointers under class names.
   static bool holds_shared(const TypeInfo& type);
-  /// Returns the type of the shared pointer in such a holder; null if there is none.
+  /// Returns the type of the shared pointer in such an object; null if there is none.
   const TypeInfo* shared_pointee(const TypeInfo& type, void* object) const;
 
   // ---- ties ----
 
   struct Shared {
     bool loaded = false;
-    std::uint32_t path = 0;        // in LoadPlan::paths
-    const void* object = nullptr;  // in a new module: the first shared pointer to it
+    std::uint32_t path = 0;        // index in LoadPlan::paths
+    const void* object = nullptr;  // in a new module: the first shared pointer to the object
     const ContainerOps* ops = nullptr;
   };
-  /// A shared pointer of a new module, or a holder of one, that the file does not name.
+  /// A shared pointer of a new module, or a holder of one, that is not in the file.
   struct Unnamed {
     void* object;
     const TypeInfo* type;
-    std::uint32_t path;  // in LoadPlan::paths
+    std::uint32_t path;  // index in LoadPlan::paths
   };
 
   void visit_shared(const TypeInfo& type, void* object, const Place& place, int depth);
 
-  /// Reports the names in early_ of objects that are loaded under another one.
+  /// Adds rows for the names in early_ of objects that are loaded under a later name.
   void report_early();
 
-  /// Ties the shared pointers from `first` in unnamed_ on to the objects that the constructor tied them to, if the file
-  /// names those, and clears the others.
+  /// Handles the shared pointers in unnamed_ from `first` on: ties those to objects in the file to which the
+  /// constructor tied them, and clears the others.
   void finish_unnamed(std::size_t first);
 
-  /// Notes that the file's data here must equal those loaded under the first name of the shared object.
+  /// Records that the file's data here must equal those loaded under the first name of the shared object.
   void note_tie(const TensorOps* ops, const Value* value, std::uint32_t number);
 
-  /// Marks everything below a place as used; it is loaded under another name.
+  /// Marks everything below a place as used, because it is loaded under another name.
   void mark_all_used(const Place& place);
 
   // ---- leaves ----
 
   void visit_tensor(const TensorOps& ops, void* object, const Place& place, bool was_one);
 
-  /// Returns the number of bytes of tensors that the file can hold, or their total size if they are not in a file.
+  /// Returns the number of tensor bytes that the file can hold; if the tensors are not in a file, their total size.
   std::uint64_t capacity();
 
-  /// Returns the rank that the tensor must have; -1 if any.
+  /// Returns the rank that the tensor must have; -1 for any rank.
   int rank_of(const TensorOps& ops, const void* object) const;
 
   std::uint32_t keep_path();
@@ -217,13 +217,13 @@ class Matcher {
   bool dtype_fits(const TensorOps& ops, const LeafView& leaf);
 
   void visit_value(const ValueOps& ops, void* object, const Place& place);
-  /// Returns a map or list value whose parts are entries of the file, because its format does not distinguish it from a
-  /// module. Returns null if other entries are among them.
+  /// Returns a map or list value built from entries of the file, for formats that do not distinguish such a value from
+  /// a module. Returns null if some of the entries cannot be parts of a value.
   const Value* put_together(const Place& place);
   std::optional<Value> value_at(const Place& place, int depth, std::vector<std::uint32_t>& parts);
   void bad_value(std::string_view expected, const Value& value);
 
-  /// Suggests similar names: an entry missing under one name may be in the file under another.
+  /// Suggests similar names: an entry that is missing under one name may be in the file under another.
   void suggest();
 
   void find_unused();
@@ -250,39 +250,41 @@ class Matcher {
   LoadPlan& plan_;
   bool mutate_;
   bool quiet_;             // adds no rows
-  bool was_one_ = false;   // the flag of the field that is visited next
+  bool was_one_ = false;   // flag of the field to be visited next
   bool constant_ = false;  // the next value is a constant of a plain aggregate
-  /// Below a shared object that has been loaded under another name: that name, and the length of the path of this one.
+  /// State below a shared object that has been loaded under another name: that name, and the length of the current path
+  /// of the object.
   struct Tie {
-    std::uint32_t first = PathStore::none;  // in LoadPlan::paths
+    std::uint32_t first = PathStore::none;  // index in LoadPlan::paths
     std::size_t skip = 0;
   } tie_;
-  bool has_aliases_ = false;  // the file has
+  bool has_aliases_ = false;  // the file has aliases
   std::vector<std::uint32_t>
-      left_empty_;  // paths in LoadPlan::paths: optionals and pointers that the file does not name
+      left_empty_;  // indices in LoadPlan::paths: optionals and pointers that are not in the file
   std::uint64_t visits_ = 0;
   std::optional<Error> failed_;
   std::string path_;
   struct OpenSegment {
-    std::size_t begin;     // in path_
-    std::uint32_t stored;  // in LoadPlan::paths, once it has been kept
+    std::size_t begin;     // offset in path_
+    std::uint32_t stored;  // index in LoadPlan::paths, if it has been stored
   };
   std::vector<OpenSegment> open_;
   std::uint32_t root_path_ = PathStore::none;
   std::uint64_t outdated_bytes_ = 0;
-  std::vector<std::string> missing_, unused_;  // that are short enough to be compared
+  std::vector<std::string> missing_, unused_;  // only names short enough for a comparison
   std::vector<bool> used_;
   std::vector<Moves> moves_;
   std::uint64_t total_ = 0, stored_ = 0;  // bytes of the tensors visited, in the module and in the file
   std::optional<std::uint64_t> capacity_;
   std::unordered_map<const void*, Shared> shared_;
   std::vector<Unnamed> unnamed_;
-  std::vector<std::pair<const void*, std::uint32_t>> early_;  // shared objects, and their names that the file lacks
-  std::vector<std::uint32_t> left_null_;  // paths in LoadPlan::paths: pointers that may be names of a tie
+  std::vector<std::pair<const void*, std::uint32_t>>
+      early_;                             // shared objects, and names of them that are missing from the file
+  std::vector<std::uint32_t> left_null_;  // indices in LoadPlan::paths: pointers that may be names of a tie
   struct FromFile {
-    const void* object;  // the first shared pointer to it
+    const void* object;  // the first shared pointer to the object
     const ContainerOps* ops;
-    bool open;  // it is being loaded
+    bool open;  // the object is being loaded
   };
   std::unordered_map<FileKey, FromFile, FileKeyHash> from_file_;
 };

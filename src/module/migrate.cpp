@@ -54,15 +54,15 @@ class Rewriter {
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
   struct Part {
     const Outdated* outdated;
-    std::vector<std::size_t> old;             // its items in all_
-    std::vector<Item> now;                    // the hook's result, with paths in the whole
-    std::map<LeafKey, std::size_t> leaves;    // in `now`
+    std::vector<std::size_t> old;             // indices of its items in all_
+    std::vector<Item> now;                    // the hook's result, with paths from the root
+    std::map<LeafKey, std::size_t> leaves;    // indices in `now`
     std::set<std::string, std::less<>> tied;  // targets outside the part that are tied again
   };
 
   /// Returns the index of the outdated module that contains the path.
   std::size_t part_of(std::string_view path) const {
-    if (part_at_.contains("")) return 0;  // the root: the only part
+    if (part_at_.contains("")) return 0;  // the root is the only part
     for (std::size_t end = 0;; ++end) {
       end = std::min(path.find('.', end), path.size());
       if (const auto found = part_at_.find(path.substr(0, end)); found != part_at_.end()) return found->second;
@@ -70,7 +70,7 @@ class Rewriter {
     }
   }
 
-  /// Returns the items of a part, and the targets of its aliases outside of it.
+  /// Returns the items of a part, and the targets outside it of its aliases.
   Items with_targets(const Part& part) const {
     std::vector<std::size_t> wanted = part.old;
     std::set<std::size_t> seen(wanted.begin(), wanted.end());
@@ -129,7 +129,7 @@ class Rewriter {
     }
   }
 
-  /// Declares the current version for the module, so that no other round rewrites it.
+  /// Declares the current version for the module, so that it is not rewritten in another round.
   void say_version(Part& part) {
     SnapshotBuilder builder;
     builder.begin(NodeKind::module, "", false, "", part.outdated->type->version);
@@ -157,7 +157,8 @@ class Rewriter {
     index_.below(path, leaf);
   }
 
-  /// Returns the path to which a hook has moved the tensors of `path` in the file, if they are together and unchanged.
+  /// Returns the path to which a hook has moved the tensors that the file has at `path`, if they are together and
+  /// unchanged.
   std::optional<std::string> left(const Part& part, std::string_view path) const {
     std::optional<std::string> head;
     bool together = true;
@@ -173,14 +174,14 @@ class Rewriter {
     return together ? head : std::nullopt;
   }
 
-  /// Returns the new path of the contents of `path` in the file.
+  /// Returns the new path of the contents that the file has at `path`.
   std::optional<std::string> now(std::string_view path) const {
     const std::size_t k = part_of(path);
     if (k == none || path == parts_[k].outdated->place) return std::string(path);
     return left(parts_[k], path);
   }
 
-  /// Restores an alias in a part of a target outside: the hook received the target itself.
+  /// Restores an alias in a part whose target is outside; the hook received the target itself.
   void tie_inside(Part& part, const Item& alias) {
     if (!part.tied.insert(*alias.target).second) return;
     const auto here = left(part, *alias.target);
@@ -200,14 +201,14 @@ class Rewriter {
     find_leaves(part);
   }
 
-  /// Adds an alias outside of a target in a part.
+  /// Adds an alias outside the parts whose target is in a part.
   void add_outside(const Item& alias, std::vector<Item>& out) {
     if (const auto target = now(*alias.target)) {
       out.push_back(alias);
       out.back().target = *target;
       return;
     }
-    // The hook has changed the target: the alias gets the contents from the file.
+    // The hook has changed the target, so the alias gets the contents from the file.
     const Part& part = parts_[part_of(*alias.target)];
     contents(*alias.target, [&](const Item& item, std::string_view rest) {
       const std::string path = alias.path + std::string(rest);
@@ -249,13 +250,13 @@ class Rewriter {
   ItemIndex index_;
   std::vector<Part> parts_;
   std::map<std::string, std::size_t, std::less<>> part_at_;
-  std::map<std::string, std::string> owners_;  // new owners of tensors that keep only their names outside
+  std::map<std::string, std::string> owners_;  // new owners of tensors of which only names outside the parts remain
 };
 
 }  // namespace
 
 Result<Snapshot> rewritten(const Snapshot& snapshot, const std::vector<Outdated>& outdated) {
-  // The list of names has whole paths, and a file may repeat a long key in all of them.
+  // The list of names contains whole paths, and a file may repeat a long key in all of them.
   constexpr std::uint64_t max_path_bytes = std::uint64_t{256} << 20;
   std::uint64_t bytes = 0;
   RunningPath paths(*snapshot.data());

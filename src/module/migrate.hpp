@@ -1,4 +1,4 @@
-// Modules of older versions: their class's hook rewrites their part of a file before the load.
+// Migrates modules of older versions: a hook of the module's class rewrites its part of the file before the load.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace stele::inline v0::detail {
 
-/// A module whose class has a hook and a later version than the file.
+/// A module whose class has a hook and a newer version than the file.
 struct Outdated {
   std::string place;  // its path in the file
   std::string path;   // its path in the module
@@ -18,8 +18,9 @@ struct Outdated {
   std::uint32_t version;  // the file's version
 };
 
-/// Returns the flat snapshot with these modules rewritten by their hooks. Ties between them and the rest stay if the
-/// hook leaves the tied tensors unchanged. Errors: those that a hook returns or throws, with the module's path; those
+/// Returns a flat snapshot in which the hooks have rewritten these modules. Ties between them and the rest remain if
+/// the hook leaves the tied tensors unchanged. Errors: those that a hook returns or throws, with the module's path;
+/// those of Items::build().
 /// of Items::build().
 Result<Snapshot> rewritten(const Snapshot& snapshot, const std::vector<Outdated>& outdated);
 

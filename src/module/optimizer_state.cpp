@@ -8,7 +8,8 @@ namespace stele::inline v0 {
 
 namespace {
 
-/// Returns the state without values, in the form that a file gives: a flat Snapshot, with ids, annotations and ties.
+/// Returns the state without values, in the form that a file would give: a flat Snapshot with ids, annotations and
+/// ties.
 Snapshot tensors_of(const Snapshot& from) {
   const auto is_value = [](const Node& node) { return node.kind == NodeKind::value; };
   if (std::none_of(from.nodes().begin(), from.nodes().end(), is_value)) return from;
@@ -18,10 +19,10 @@ Snapshot tensors_of(const Snapshot& from) {
     return is_value(node.kind == NodeKind::alias ? item.from->nodes[node.index] : node);
   });
   auto built = items.build();
-  return built ? *std::move(built) : from;  // two tensors of one path: saving it returns the error
+  return built ? *std::move(built) : from;  // fails if two tensors have the same path; saving then returns the error
 }
 
-/// Collects the paths of all values at or below the node with path `path`, under each of their names.
+/// Collects the paths of all values at or below node `node` with path `path`, under each of their names.
 void add_values(const Snapshot& live, std::uint32_t node, const std::string& path, std::vector<std::string>& paths) {
   const auto nodes = live.nodes();
   if (nodes[node].kind == NodeKind::alias) return add_values(live, nodes[node].index, path, paths);

@@ -26,14 +26,14 @@ std::string PathStore::text(std::uint32_t path) const {
 std::string PathStore::shown(std::uint32_t path) const {
   constexpr std::size_t max = Report::max_part_bytes;
   if (parts_[path].whole <= 2 * max) return text(path);
-  // Only the two ends that are shown are built; the part between them would be cut out.
+  // Builds only the two ends that are shown, because shortened() removes the part between them.
   std::string both(2 * max, '\0');
   for (std::uint32_t p = path; p != none; p = parts_[p].parent) {
     const Part& part = parts_[p];
     const std::uint64_t begin = part.whole - part.size;
     const std::string_view all = segment(part);
     if (begin < max) all.substr(0, static_cast<std::size_t>(max - begin)).copy(both.data() + begin, all.size());
-    const std::uint64_t tail = parts_[path].whole - max;  // where the last bytes begin
+    const std::uint64_t tail = parts_[path].whole - max;  // offset of the last bytes
     if (part.whole <= tail) continue;
     const std::uint64_t from = std::max(begin, tail);
     all.substr(static_cast<std::size_t>(from - begin)).copy(both.data() + max + (from - tail), all.size());

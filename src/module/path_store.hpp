@@ -1,4 +1,4 @@
-// Paths of a load, which may be many and long.
+// Stores the paths of a load, which may be many and long.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace stele::inline v0::detail {
 
-/// Paths, each segment stored once: what lies below a long key of a map does not repeat it.
+/// Paths whose segments are stored once: paths below a long key of a map do not repeat the key.
 class PathStore {
  public:
   static constexpr std::uint32_t none = 0xffffffff;
-  /// Adds a path: `segment` (with its dot, if it has one) behind the path `parent`, or a first segment.
+  /// Adds a path: the path `parent` followed by `segment` (with its dot, if it has one), or a first segment.
   std::uint32_t add(std::uint32_t parent, std::string_view segment);
   std::string text(std::uint32_t path) const;
-  /// The same, cut as a Report cuts it; takes no longer for long paths.
+  /// Returns the path, cut as a Report cuts it; takes constant time for long paths.
   std::string shown(std::uint32_t path) const;
 
  private:
   struct Part {
-    std::uint64_t begin, whole;  // of its segment in text_; bytes of the whole path
+    std::uint64_t begin, whole;  // offset of its segment in text_; size of the whole path
     std::uint32_t size, parent;
   };
   std::string_view segment(const Part& part) const {

@@ -16,7 +16,7 @@
 namespace stele::inline v0::detail {
 namespace {
 
-/// Counts first, so that the arrays are allocated once.
+/// Counts nodes and leaves, so that the arrays are allocated once.
 struct Counter {
   std::size_t nodes = 0, leaves = 0, extents = 0;
   Errc begin(NodeKind, const Step&, const TypeInfo&, bool) { return ++nodes, Errc::none; }
@@ -52,7 +52,7 @@ class Builder {
  public:
   explicit Builder(bool constants = true) : constants_(constants) {}
   Errc begin(NodeKind kind, const Step& at, const TypeInfo& type, bool conditional) {
-    // Only modules have a name: those of containers' types come from the compiler, not from the user.
+    // Only modules have a type name: names of container types come from the compiler, not from the user.
     const bool module = kind == NodeKind::module;
     const std::uint32_t node =
         to.begin(kind, at.name, conditional, module ? type.name : std::string_view(), module ? type.version : 0);
@@ -100,11 +100,11 @@ class Builder {
 
   SnapshotBuilder to;
   std::string message, hint;
-  std::optional<Error> failed;  // without its path
-  bool consumable = true;       // every leaf bound so far may be moved out of its store
+  std::optional<Error> failed;  // without a path
+  bool consumable = true;       // true if every leaf bound so far may be moved out of its store
 
  private:
-  // A record's leaf refers to a leaf of another snapshot: an equal provider, kept alive by that snapshot.
+  // A record's leaf refers to a leaf of another snapshot: binds an equal provider, which that snapshot keeps alive.
   Errc bound(const NodeName& name, const TensorOps& ops, void* object, bool conditional) {
     std::uint32_t number = 0;
     const std::shared_ptr<const SnapshotData>& from = *ops.bound(object, number);
@@ -121,7 +121,7 @@ class Builder {
       }
     }
     if (from != last_store_) {
-      // The leaves of a record come from one file or module in long runs.
+      // Consecutive leaves of a record usually come from one file or module.
       if (stores_.insert(from.get()).second) {
         to.keep(from);
         consumable = consumable && from->consumable;
@@ -140,7 +140,7 @@ class Builder {
   bool constants_;
   Shape shape_;
   std::unordered_set<const TypeInfo*> added_;  // classes whose constants have been added
-  const TypeInfo* last_added_ = nullptr;       // equal layers follow each other
+  const TypeInfo* last_added_ = nullptr;       // equal layers are usually adjacent
   std::shared_ptr<const SnapshotData> last_store_;
   std::unordered_set<const SnapshotData*> stores_;  // those already kept alive
 };
@@ -184,7 +184,7 @@ Error derived_error(const TypeInfo& type, const void* object) {
 
 bool accepts_null(const ValueOps& ops) {
   if (ops.check == nullptr) return false;
-  const auto fits = guarded([&]() -> Result<bool> { return ops.check(Value()).empty(); });  // code of the user
+  const auto fits = guarded([&]() -> Result<bool> { return ops.check(Value()).empty(); });  // user code
   return fits && *fits;
 }
 
@@ -193,7 +193,7 @@ Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::
   return guarded([&]() -> Result<Snapshot> {
     Counter counter;
     Builder builder(constants);
-    // The second walk reports a cycle or too deep a nesting, with its path.
+    // The second walk reports a cycle or excessive nesting, with its path.
     if (Walk<Counter>(counter, constants).run(type, object) == Errc::none) {
       builder.to.reserve(counter.nodes, counter.leaves, counter.extents);
     }

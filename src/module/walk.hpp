@@ -1,4 +1,4 @@
-// The host's walk object -> visitor: any depth and number of fields, maps in the order of their keys, tied objects.
+// The walk object -> visitor: supports any depth and number of fields, maps in the order of their keys, tied objects.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 
 namespace stele::inline v0::detail {
 
-/// Returns the error of an object whose class `type` does not describe (TypeInfo::other_class), without its path.
+/// Returns the error for an object whose class is not described by `type` (TypeInfo::other_class), without its path.
 Error derived_error(const TypeInfo& type, const void* object);
 
 /// Returns true if null is a value of the type.
 bool accepts_null(const ValueOps& ops);
 
-/// Addresses of a module's fields, on the stack for up to 16.
+/// Addresses of a module's fields, on the stack for up to 16 fields.
 class FieldAddresses {
  public:
   FieldAddresses(const TypeInfo& type, void* object) {
@@ -62,7 +62,7 @@ class Walk : public WalkOver<Walk<Visitor>, Visitor> {
     type.container->each(object, &entries, [](void* context, std::string_view key, void* element) {
       static_cast<std::vector<Entry>*>(context)->emplace_back(key, element);
     });
-    // Unordered maps: the bytes must depend only on the content.
+    // For unordered maps: the bytes must depend only on the content.
     if (!std::is_sorted(entries.begin(), entries.end())) std::sort(entries.begin(), entries.end());
     for (const auto& [key, element] : entries) {
       const Step step{&at, NodeName(key)};

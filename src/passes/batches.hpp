@@ -1,4 +1,4 @@
-// Elements as doubles, batch by batch.
+// Visits elements as doubles, batch by batch.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace stele::inline v0::detail {
 
-/// Number of intermediate doubles: they fit in the cache and on the stack.
+/// Number of intermediate doubles; they fit in the cache and on the stack.
 inline constexpr std::size_t doubles_at_once = 1024;
 
-/// Calls `visit` with the elements as doubles, batch by batch. `first`: the number of the first element, for errors.
+/// Calls `visit` with the elements as doubles, batch by batch. `first`: the index of the first element, for errors.
 template <class Visit>
 Status each_batch(DType dtype, std::span<const std::byte> bytes, std::uint64_t first, Visit visit) {
   double numbers[doubles_at_once];

@@ -1,4 +1,4 @@
-// Leaves that are assembled out of order, block by block.
+// Streams leaves that are assembled out of order, block by block.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace stele::inline v0::detail {
 
-/// Size of the block in which data is assembled out of order. Each block takes one pass over the source tensors: large
-/// enough for nearly every tensor to need one pass, small compared to a model.
+/// Size of the block in which data is assembled out of order. Each block takes one pass over the source tensors. The
+/// size is large enough that nearly every tensor needs one pass, and small compared to a model.
 inline constexpr std::size_t assembly_bytes = std::size_t{32} << 20;
 
 /// Streams the output of `step.fill(first, block, context)`, block by block.

@@ -16,7 +16,8 @@
 namespace stele::inline v0::detail {
 namespace {
 
-/// Axes that the boxes of one tensor may cut: each doubles the number of corners of a box.
+/// Maximum number of axes along which the boxes of one tensor may be cut: each axis doubles the number of corners of a
+/// box.
 constexpr std::size_t max_cut_axes = 8;
 
 /// Returns the axes along which a box is smaller than the tensor.
@@ -30,7 +31,7 @@ std::vector<std::size_t> cut_axes(std::span<const Box> boxes, std::span<const Ex
   return axes;
 }
 
-/// A corner of boxes, with the sum of their signs there.
+/// A corner of boxes, with the sum of the boxes' signs there.
 struct Corner {
   std::array<Extent, max_cut_axes> at{};
   std::int64_t sign = 0;
@@ -50,13 +51,13 @@ void add_corners(std::vector<Corner>& corners, const Box& box, std::span<const s
 
 Status check_inside(const Box& box, std::span<const Extent> shape) {
   if (box.start.size() != shape.size() || box.length.size() != shape.size()) {
-    return Error(Errc::malformed, "a part has another rank than its tensor")
+    return Error(Errc::malformed, "a part's rank differs from that of its tensor")
         .expected(std::to_string(shape.size()))
         .found(std::to_string(box.start.size()));
   }
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (box.start[d] <= shape[d] && box.length[d] <= shape[d] - box.start[d]) continue;
-    return Error(Errc::malformed, "a part ends after its tensor")
+    return Error(Errc::malformed, "a part exceeds its tensor")
         .expected("at most " + std::to_string(shape[d]) + " along axis " + std::to_string(d))
         .found(std::to_string(box.length[d]) + " from " + std::to_string(box.start[d]) + " on");
   }
@@ -74,8 +75,8 @@ Status check_cover(std::span<const Box> boxes, std::span<const Extent> shape, In
         .expected("at most " + std::to_string(max_cut_axes))
         .found(std::to_string(axes.size()));
   }
-  // A function that is 1 in a box and 0 elsewhere is determined by its corners with alternating signs. The sum of those
-  // of the boxes is 1 in the whole tensor exactly if their corners without that of the tensor cancel out.
+  // The function that is 1 in a box and 0 elsewhere is determined by the box's corners with alternating signs. The sum
+  // of these functions is 1 in the whole tensor exactly if the corners of the boxes cancel those of the whole tensor.
   const std::size_t count = (boxes.size() + 1) << axes.size();
   if (!memory.take(count * sizeof(Corner))) {
     return index_error("the list of a tensor's parts needs more memory than the size of the file allows");
@@ -94,8 +95,8 @@ Status check_cover(std::span<const Box> boxes, std::span<const Extent> shape, In
     for (std::size_t k = 0; k < axes.size(); ++k) {
       at += (k != 0 ? ", " : "at ") + std::to_string(corners[first].at[k]) + " along axis " + std::to_string(axes[k]);
     }
-    if (axes.empty()) at = std::to_string(boxes.size()) + " parts that are the whole tensor";
-    return Error(Errc::malformed, "the parts of the tensor overlap, or leave some of it out").found(at);
+    if (axes.empty()) at = std::to_string(boxes.size()) + " parts that each cover the whole tensor";
+    return Error(Errc::malformed, "the parts of the tensor overlap or do not cover it").found(at);
   }
   return {};
 }
@@ -152,7 +153,7 @@ std::uint64_t JoinedBoxes::bytes_before(const Part& part, Position at, std::uint
   return size;
 }
 
-/// Stores consecutive bytes of a part at their places in a block of the tensor, which has them all.
+/// Stores consecutive bytes of a part at their positions in a block of the tensor, which must contain all of them.
 class JoinedBoxes::Scatter final : public PieceSink {
  public:
   Scatter(const JoinedBoxes& tensor, const Part& part, Position& at, std::uint64_t first, std::span<std::byte> out)
@@ -190,7 +191,8 @@ Status JoinedBoxes::copy(const Part& part, Position& at, std::uint64_t first, st
   const bool stored = part.leaf.ops->locate != nullptr;
   const SourceRange range = stored ? part.leaf.ops->locate(part.leaf.at, part.leaf.number) : SourceRange();
   Scatter scatter(*this, part, at, first, out);
-  // A computed leaf is read once for each block, since each read may take a pass over what it is computed from.
+  // A computed leaf is read once for each block, because each read may take a pass over the data from which it is
+  // computed.
   const std::uint64_t step = stored ? ReadContext::piece_size : size;
   std::optional<ReadContext::Piece> staging;
   Bytes computed;
@@ -224,7 +226,7 @@ Status JoinedBoxes::read(const void* at, std::uint64_t, std::uint64_t offset, st
     const Part& part = self.parts_[i];
     if (part.begin >= end) break;
     if (part.end <= offset) continue;
-    // The first run that ends after `offset`; runs are in the order of their places.
+    // The first run that ends after `offset`; runs are in the order of their positions.
     Position from;
     for (std::uint64_t high = part.count; from.run < high;) {
       const std::uint64_t middle = from.run + (high - from.run) / 2;
@@ -237,8 +239,8 @@ Status JoinedBoxes::read(const void* at, std::uint64_t, std::uint64_t offset, st
   return {};
 }
 
-/// Fills blocks one after the other. Parts that lie in one block are streamed; others are read in their order while
-/// their checksum is computed.
+/// Fills blocks one after the other. Parts inside one block are streamed; other parts are read in order while their
+/// checksum is computed.
 class JoinedBoxes::Blocks {
  public:
   explicit Blocks(const JoinedBoxes& tensor) : tensor_(tensor) {}
@@ -272,7 +274,7 @@ class JoinedBoxes::Blocks {
  private:
   struct Begun {
     const Part* part;
-    std::uint64_t next;  // the place of its next byte
+    std::uint64_t next;  // position of its next byte in the tensor
     Position at;
     std::unique_ptr<Hasher> hasher;
   };
@@ -302,9 +304,9 @@ class JoinedBoxes::Blocks {
   }
 
   const JoinedBoxes& tensor_;
-  // stream_blocks() has a const step.
+  // mutable, because stream_blocks() has a const step
   mutable std::vector<Begun> begun_;  // a heap: the part with the first next byte is in front
-  mutable std::size_t fresh_ = 0;     // the first part that no block has reached
+  mutable std::size_t fresh_ = 0;     // the first part that no block has reached yet
 };
 
 Status JoinedBoxes::stream(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {

@@ -1,4 +1,5 @@
-// Files are little-endian. On a big-endian machine, the leaves of a Snapshot change their byte order as they are read.
+// Files are little-endian. On a big-endian machine, the leaves of a Snapshot change their byte order while they are
+// read.
 #include <algorithm>
 #include <cstring>
 
@@ -8,13 +9,13 @@
 namespace stele::inline v0::detail {
 namespace {
 
-/// Copies whole units with their bytes reversed. `to` may be the memory of `from`.
+/// Copies whole units with their bytes reversed. `to` may be the same memory as `from`.
 void swap_bytes(std::span<const std::byte> from, std::byte* to, std::size_t unit) {
   if (from.data() != to) std::memcpy(to, from.data(), from.size());
   for (std::size_t i = 0; i < from.size(); i += unit) std::reverse(to + i, to + i + unit);
 }
 
-/// Pieces are multiples of 64 bytes, except the last: no unit is split.
+/// Receives pieces whose sizes are multiples of 64 bytes, except the last, so that no unit is split.
 class SwappingSink final : public PieceSink {
  public:
   SwappingSink(std::size_t unit, PieceSink& next, ReadContext& context) : unit_(unit), next_(next), staging_(context) {}
@@ -38,7 +39,7 @@ class SwappingSink final : public PieceSink {
   std::uint64_t done_ = 0;
 };
 
-/// `at` is the base; `number` is that of the leaf there.
+/// Returns the base leaf: `at` is the base snapshot, `number` the number of the leaf in it.
 LeafView base_leaf(const void* at, std::uint64_t number) {
   return {*static_cast<const SnapshotData*>(at), static_cast<std::uint32_t>(number)};
 }

@@ -10,7 +10,7 @@ Error unknown_scheme() { return Error(Errc::unsupported, "the quantization schem
 
 namespace {
 
-/// Returns a number of either kind; nothing for a Value that is no finite number.
+/// Returns an integer or a float as a double; nullopt for a Value that is not a finite number.
 std::optional<double> number_of(const Value* v) {
   if (v == nullptr) return std::nullopt;
   if (v->as_i64() != nullptr) return static_cast<double>(*v->as_i64());
@@ -32,7 +32,7 @@ Result<std::vector<double>> channel_numbers(const Value& note, const char* key, 
   numbers.reserve(list->size());
   for (const Value& v : *list) {
     const auto number = number_of(&v);
-    if (!number) return wrong("another value at position " + std::to_string(numbers.size()));
+    if (!number) return wrong("a value that is not a finite number at position " + std::to_string(numbers.size()));
     numbers.push_back(*number);
   }
   return numbers;
@@ -42,7 +42,7 @@ Result<std::unique_ptr<const Channels>> channels_of(const Value& note, const Val
                                                     std::span<const Extent> shape) {
   const auto number = number_of(&axis).value_or(-1);
   if (axis.as_i64() == nullptr || number < 0 || number >= static_cast<double>(shape.size())) {
-    return Error(Errc::unsupported, "the quantization's axis is not one of the tensor's")
+    return Error(Errc::unsupported, "the tensor does not have the quantization's axis")
         .expected("an integer below " + std::to_string(shape.size()))
         .found(axis.as_i64() != nullptr ? std::to_string(*axis.as_i64()) : std::string(name(axis.kind())));
   }

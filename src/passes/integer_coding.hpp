@@ -17,12 +17,12 @@ namespace stele::inline v0::detail {
 
 enum class Scheme : std::uint8_t { linear, zero_point, logarithmic };
 
-/// Scales and zero points along an axis. Each applies to `inner` elements in turn.
+/// Scales and zero points along an axis. Each applies to `inner` consecutive elements, in rotation.
 struct Channels {
   std::uint64_t inner = 1;
   std::vector<double> scales, zero_points;
 
-  /// Converts integers, the first of which is element `first` of the tensor.
+  /// Converts integers; the first one is element `first` of the tensor.
   void decode(std::span<double> numbers, std::uint64_t first) const {
     std::size_t channel = static_cast<std::size_t>(first / inner % scales.size());
     for (std::uint64_t within = first % inner; !numbers.empty(); within = 0) {
@@ -47,7 +47,7 @@ struct IntegerCoding {
   double shift = 0;                            // linear
   std::unique_ptr<const Channels> channels{};  // zero_point with an axis
 
-  /// Computes the members that the bits determine.
+  /// Computes the members that depend on the bits.
   void finish() {
     steps = std::ldexp(1.0, static_cast<int>(bits)) - (sign && symmetric ? 2.0 : 1.0);
     shift = sign ? std::ldexp(1.0, static_cast<int>(bits) - 1) - (symmetric ? 1.0 : 0.0) : 0.0;
@@ -62,7 +62,7 @@ struct IntegerCoding {
       case Scheme::logarithmic:
         break;
     }
-    // A sign takes the top bit, which may make q negative in two's complement.
+    // A sign takes the top bit, so that q may be negative in two's complement.
     const double codes = std::ldexp(1.0, static_cast<int>(sign ? bits - 1 : bits));
     const bool negative = sign && (q < 0 || q >= codes);
     const double code = !negative ? q : q < 0 ? q + codes : q - codes;
@@ -76,8 +76,8 @@ struct IntegerCoding {
   double encode(double x) const { return std::clamp(std::nearbyint((x - low) / (high - low) * steps), 0.0, steps); }
 };
 
-/// Parses the annotation of a tensor of that shape. Errors: unsupported (an unknown scheme, or lists or an axis that do
-/// not fit the shape).
+/// Parses the annotation of a tensor with that shape. Errors: unsupported (an unknown scheme, or lists or an axis that
+/// do not match the shape).
 Result<IntegerCoding> integer_coding(const Value& note, std::span<const Extent> shape);
 
 /// Returns the error for an annotation that dequantize() cannot apply.

@@ -14,12 +14,12 @@ namespace detail {
 
 namespace {
 
-/// The step that all converted leaves refer to. A leaf's number is that of its base leaf.
+/// The step that all converted leaves refer to. A leaf has the number of its base leaf.
 struct PrecisionStep {
   Snapshot base;
-  std::vector<DType> to;  // of each leaf of the base
+  std::vector<DType> to;  // for each leaf of the base
   ConvertRules rules;
-  // Of each leaf, the numbers that became infinite when it was last read; only if the rules allow it.
+  // For each leaf, the count of numbers that became infinite when it was last read; only if the rules allow this.
   std::unique_ptr<std::atomic<std::uint64_t>[]> overflowed;
 };
 

@@ -8,7 +8,7 @@
 
 namespace stele::inline v0::detail {
 
-/// Returns the snapshot with each leaf at its dtype of `to`, which a float or integer leaf converts to.
+/// Returns the snapshot with each leaf converted to its dtype in `to`, which must be possible for the leaf.
 STELE_EXPORT Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules);
 
 /// Returns the count of numbers of a converted leaf that became infinite when it was last read; 0 for other leaves.

@@ -1,4 +1,4 @@
-// Snapshot -> Snapshot: asks the progress callback while leaves are streamed.
+// Snapshot -> Snapshot: calls the progress callback while leaves are streamed.
 #pragma once
 
 #include "base/meter.hpp"
@@ -6,7 +6,7 @@
 
 namespace stele::inline v0::detail {
 
-/// Returns a snapshot that counts its bytes as its leaves are streamed. Borrows both arguments.
+/// Returns a snapshot that counts its bytes while its leaves are streamed. Borrows both arguments.
 Snapshot with_progress(const Snapshot& snapshot, Meter& meter);
 
 }  // namespace stele::inline v0::detail

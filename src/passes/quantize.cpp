@@ -32,7 +32,7 @@ class EachPiece final : public PieceSink {
   F function_;
 };
 
-/// Finds the range of the leaf's numbers, all of which must be finite.
+/// Determines the range of the leaf's numbers, all of which must be finite.
 Status find_range(const LeafView& leaf, ReadContext& context, detail::IntegerCoding& coding) {
   coding.low = std::numeric_limits<double>::infinity();
   coding.high = -coding.low;
@@ -53,7 +53,7 @@ Status find_range(const LeafView& leaf, ReadContext& context, detail::IntegerCod
     return {};
   });
   STELE_TRY(detail::with_path(leaf.stream(sink, context), leaf));
-  // Files store both as f32: rounded outwards, so that the range contains every number.
+  // Files store both as f32. Rounds outwards, so that the range contains every number.
   const auto outwards = [](double x, float far) {
     const auto f = static_cast<float>(x);
     return static_cast<double>(
@@ -99,7 +99,7 @@ Result<Recoding> integers_of(const LeafView& leaf, const Value& note) {
   return Recoding{DType::f32, std::move(coding)};
 }
 
-/// Returns the way to dequantize the leaf, if it is quantized.
+/// Returns the recoding that dequantizes the leaf, if the leaf is quantized.
 Result<Recoding> to_floats(const LeafView& leaf) {
   if (is_block(leaf.dtype())) return Recoding{DType::f32};
   const Annotations* const notes = leaf.annotations();
@@ -108,14 +108,15 @@ Result<Recoding> to_floats(const LeafView& leaf) {
   return note != notes->end() ? integers_of(leaf, note->second) : Recoding{};
 }
 
-/// Returns the ways to dequantize the leaves for which `which` returns true (all if it is empty); an empty list if no
-/// leaf is quantized. A leaf with an unknown scheme is an error, or with `skip_unknown` stays as it is.
+/// Returns the recodings that dequantize the leaves for which `which` returns true (all if it is empty); an empty list
+/// if no leaf is quantized. A leaf with an unknown scheme is an error; with `skip_unknown`, it is left unchanged.
 Result<std::vector<Recoding>> all_to_floats(const Snapshot& snapshot, const std::function<bool(const LeafView&)>& which,
                                             bool skip_unknown) {
   std::vector<Recoding> recodings;
   const auto& leaves = snapshot.data()->leaves;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (!is_block(leaves[i].dtype) && leaves[i].extra == no_index) continue;  // most leaves: LeafView costs more
+    if (!is_block(leaves[i].dtype) && leaves[i].extra == no_index)
+      continue;  // skips most leaves early, because a LeafView costs more
     const LeafView leaf = snapshot.leaf(i);
     if (which && !which(leaf)) continue;
     auto recoding = to_floats(leaf);
@@ -127,7 +128,7 @@ Result<std::vector<Recoding>> all_to_floats(const Snapshot& snapshot, const std:
   return recodings;
 }
 
-/// Returns the dtype for a leaf whose rows are not whole blocks: the nearest with smaller blocks, as in llama.cpp
+/// Returns the dtype for a leaf whose rows are not whole blocks: the nearest dtype with smaller blocks, as in llama.cpp
 /// (llama-quant.cpp, tensor_type_fallback), or f16.
 DType fitting(DType blocks, Extent row) {
   if (row % block_size(blocks).elements == 0) return blocks;
@@ -160,7 +161,7 @@ Error cannot_encode(DType dtype) {
       .found(std::string(name(dtype)));
 }
 
-/// Returns the snapshot with the matching floats as integers. Their ranges are read from `reading`.
+/// Returns the snapshot with the matching floats as integers. Reads their ranges from `reading`.
 Result<Snapshot> as_integers(const Snapshot& snapshot, const Quantize& how, const Snapshot& reading) {
   if (how.bits < 2 || how.bits > 8) {
     return Error(Errc::invalid_argument, "the width for quantization is out of range")

@@ -17,7 +17,7 @@
 namespace stele::inline v0::detail {
 namespace {
 
-/// Elements that are recoded together, and their bytes before and after.
+/// A number of elements that must be recoded together, and their bytes before and after.
 struct Unit {
   std::size_t elements = 1;
   std::size_t in = 1;
@@ -52,17 +52,17 @@ struct SharedDifferences {
   Differences get() const { return {largest, sum, squares}; }
 };
 
-/// The step that all recoded leaves refer to. A leaf's number is that of its base leaf.
+/// The step that all recoded leaves refer to. A leaf has the number of its base leaf.
 struct RecodeStep {
   Snapshot base;
   std::vector<Recoding> leaves;
-  std::unique_ptr<SharedDifferences[]> differences;  // of each encoded leaf, when it was last read
+  std::unique_ptr<SharedDifferences[]> differences;  // for each encoded leaf, from when it was last read
 
   bool encodes(std::size_t leaf) const {
     return is_plain_float(base.leaf(leaf).dtype()) && leaves[leaf].to != DType::none;
   }
   Unit unit(std::size_t leaf) const { return unit_of(base.leaf(leaf).dtype(), leaves[leaf].to); }
-  /// Recodes whole units, the first of which starts at element `first`.
+  /// Recodes whole units; the first one begins at element `first`.
   Status run(std::size_t leaf, std::span<const std::byte> in, std::uint64_t first, std::byte* out,
              Differences& differences) const;
 };
@@ -92,7 +92,7 @@ Status encode_integers(const IntegerCoding& coding, DType from, std::span<const 
   });
 }
 
-/// Number of floats that are encoded or decoded at a time; a multiple of every block.
+/// Number of floats encoded or decoded at a time; a multiple of every block size.
 constexpr std::size_t floats_at_once = 2048;
 
 void decode_any(DType from, std::span<const std::byte> in, std::byte* out) {
@@ -209,8 +209,8 @@ class RecodeSink final : public PieceSink {
   Unit unit_;
   PieceSink& next_;
   ReadContext::Piece staging_;
-  std::size_t group_in_ = 0;  // bytes of the fewest units that give a multiple of 64 bytes
-  Bytes partial_;             // of one group
+  std::size_t group_in_ = 0;  // size of the fewest units that give a multiple of 64 bytes
+  Bytes partial_;             // an incomplete group
   std::size_t kept_ = 0;
   std::uint64_t done_ = 0;  // bytes passed on
   Differences differences_;
@@ -234,7 +234,7 @@ Status recoded_read(const void* at, std::uint64_t number, std::uint64_t offset, 
   const Unit unit = step.unit(leaf);
   const std::size_t max_units = ReadContext::piece_size / std::max(unit.in, unit.out);
   ReadContext::Piece in(context);
-  ReadContext::Piece whole(context);  // units of which a part is read
+  ReadContext::Piece whole(context);  // units of which only a part is read
   Differences differences;
   while (!out.empty()) {
     const std::uint64_t first = offset / unit.out;
@@ -300,7 +300,7 @@ Snapshot recoded(const Snapshot& snapshot, std::vector<Recoding> leaves) {
 
 namespace {
 
-/// Returns the step if it encodes the leaf.
+/// Returns the step if it encodes the leaf; else null.
 const RecodeStep* encoder_of(const LeafView& leaf) noexcept {
   if (leaf.provider().ops != &recoded_ops) return nullptr;
   const auto* step = static_cast<const RecodeStep*>(leaf.provider().at);

@@ -1,4 +1,4 @@
-// Snapshot -> Snapshot: floats as quantized integers or blocks, and back, piece by piece.
+// Snapshot -> Snapshot: converts floats to quantized integers or blocks, and back, piece by piece.
 #pragma once
 
 #include <optional>
@@ -10,18 +10,17 @@
 
 namespace stele::inline v0::detail {
 
-/// The other form of a leaf.
+/// The target form of a leaf.
 struct Recoding {
-  DType to = DType::none;                   // none: the leaf stays as it is
-  std::optional<IntegerCoding> integers{};  // else one of the dtypes is a block dtype
+  DType to = DType::none;                   // none: the leaf is left unchanged
+  std::optional<IntegerCoding> integers{};  // if empty, one of the dtypes is a block dtype
 };
 
 /// Returns the snapshot with each leaf recoded: plain floats to blocks or u8, blocks or integers to f32. `leaves` has
-/// an element for each leaf. The annotation `quantization` of a recoded leaf is removed; encoded integers get a new
-/// one.
+/// one element for each leaf. Removes the annotation `quantization` of recoded leaves; encoded integers get a new one.
 STELE_EXPORT Snapshot recoded(const Snapshot& snapshot, std::vector<Recoding> leaves);
 
-/// Adds a row for each encoded leaf, with the error of the last time it was read.
+/// Adds a row for each encoded leaf, with its error when it was last read.
 STELE_EXPORT void add_quantized_rows(const Snapshot& snapshot, Report& report);
 
 /// Returns true if recoded() encodes the leaf.

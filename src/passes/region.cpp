@@ -45,7 +45,7 @@ Status RegionLeaf::read(std::uint64_t offset, std::span<std::byte> out, ReadCont
   while (!out.empty()) {
     const std::uint64_t within = offset % run_, from = place(offset / run_) + within;
     auto n = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), run_ - within));
-    // The runs that end within one piece of the base are read at once, if that reads at most four times their bytes.
+    // Reads the runs that end within one piece of the base at once, if that reads at most four times their bytes.
     std::uint64_t last = offset / run_;
     while (last + 1 < runs_ && place(last + 1) + run_ - from <= ReadContext::piece_size &&
            place(last + 1) + run_ - from <= 4 * ((last + 2) * run_ - offset) &&

@@ -1,4 +1,4 @@
-// A box of a tensor as a tensor of its own, read without reading the rest.
+// A box of a tensor as a separate tensor, read without reading the rest.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 namespace stele::inline v0::detail {
 
-/// A leaf that is a box of another leaf. If the box is contiguous there and the leaf is stored in a Source, so is the
-/// box. Else it is read run by run; runs of a few KiB are read together with what is between them.
+/// A leaf that is a box of another leaf. If the box is contiguous there and the leaf is stored in a Source, the box is
+/// too. Otherwise it is read run by run; short runs (a few KiB) are read together with the bytes between them.
 class STELE_EXPORT RegionLeaf {
  public:
-  /// `base` has `shape` and elements of `element` bytes; `box` lies inside.
+  /// `base` has `shape` and elements of `element` bytes; `box` must be inside it.
   RegionLeaf(const Provider& base, std::span<const Extent> shape, std::size_t element, const Box& box);
-  /// The region must outlive the provider, and not move.
+  /// The region must outlive the provider, and must not be moved.
   Provider provider() const noexcept;
-  /// The region's bytes in the base: `runs()` runs of `run_bytes()`, each after the one before.
+  /// The positions of the region's bytes in the base: `runs()` runs of `run_bytes()` each, in increasing order.
   std::uint64_t runs() const noexcept { return runs_; }
   std::uint64_t run_bytes() const noexcept { return run_; }
   std::uint64_t place(std::uint64_t run) const noexcept;
@@ -31,14 +31,14 @@ class STELE_EXPORT RegionLeaf {
   Provider base_;
   std::uint64_t base_bytes_;
   std::uint64_t run_ = 0;               // bytes that are contiguous in both
-  std::uint64_t first_ = 0;             // place of the box's first byte
+  std::uint64_t first_ = 0;             // offset of the box's first byte
   std::vector<std::uint64_t> strides_;  // of the base, in bytes, along the axes that count runs
   std::vector<Extent> lengths_;         // of the box, along those axes
   std::uint64_t runs_ = 1;
 };
 
-/// Returns the part of `a` that is in `b`, relative to the start of `b`; false if there is none. `within` receives it
-/// relative to `a`.
+/// Computes the intersection of `a` and `b`: `in_b` receives it relative to the start of `b`, `within` relative to the
+/// start of `a`. Returns false if it is empty.
 STELE_EXPORT bool intersect(const Box& a, const Box& b, Box& in_b, Box& within);
 
 }  // namespace stele::inline v0::detail

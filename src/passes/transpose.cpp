@@ -15,12 +15,12 @@ namespace {
 
 struct Transposed {
   LeafView base;
-  Shape shape;                         // of the base
-  std::vector<std::uint64_t> strides;  // in the result, of each axis of the base, in elements
-  std::size_t size;                    // of an element
+  Shape shape;                         // shape of the base
+  std::vector<std::uint64_t> strides;  // for each axis of the base: its stride in the result, in elements
+  std::size_t size;                    // size of an element
 
-  /// Copies elements [first, first + elements) of the base to their places in `out`, which begins at byte `from` of the
-  /// result. Skips elements outside `out`.
+  /// Copies elements [first, first + elements) of the base to their positions in `out`, which begins at byte `from` of
+  /// the result. Skips elements outside `out`.
   template <std::size_t Size>
   void scatter(const std::byte* in, std::uint64_t first, std::uint64_t elements, std::uint64_t from,
                std::span<std::byte> out) const {
@@ -30,7 +30,7 @@ struct Transposed {
     const std::uint64_t low = from / Size;
     const std::uint64_t count = out.size() / Size;
     for (std::uint64_t done = 0; done < elements;) {
-      // One row of the base, or the part of it in `in`.
+      // Handles one row of the base, or the part of the row in `in`.
       std::uint64_t left = (first + done) / row;
       const std::uint64_t column = (first + done) % row;
       std::uint64_t to = column * stride;
@@ -89,7 +89,7 @@ Status stream_transposed(const void* at, std::uint64_t, std::uint64_t size, Piec
 }
 constexpr LeafOps transposed_ops{.read = read_transposed, .stream = stream_transposed};
 
-/// Updates the axis of a quantization per channel. `order`: the old axis for each new axis.
+/// Updates the axis of a per-channel quantization. `order`: the old axis for each new axis.
 void move_channels(LeafExtra& extra, std::span<const std::size_t> order) {
   if (extra.annotations == nullptr) return;
   const auto note = extra.annotations->find(std::string(quantization_key));
@@ -97,7 +97,7 @@ void move_channels(LeafExtra& extra, std::span<const std::size_t> order) {
   auto notes = std::make_unique<Annotations>(*extra.annotations);
   for (auto& [key, value] : *notes->at(std::string(quantization_key)).as_map()) {
     if (key != "axis" || value.as_i64() == nullptr) continue;
-    const auto old = static_cast<std::uint64_t>(*value.as_i64());  // a negative one is no axis either
+    const auto old = static_cast<std::uint64_t>(*value.as_i64());  // a negative axis becomes too large
     const auto now = std::find(order.begin(), order.end(), old);
     if (now != order.end()) value = Value(std::int64_t{now - order.begin()});
   }

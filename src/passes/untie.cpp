@@ -18,7 +18,7 @@ class AliasExpander {
 
   /// Returns the number of names visited.
   std::uint64_t steps() const noexcept { return steps_; }
-  /// Returns the nodes of the tensors under their names, in order.
+  /// Returns the nodes of the tensors under each of their names, in order.
   const std::vector<std::uint32_t>& tensors() const noexcept { return tensors_; }
 
   Result<Snapshot> run() {
@@ -69,7 +69,7 @@ class AliasExpander {
     STELE_TRY(one_more(i, depth));
     const Node& meant = node.kind == NodeKind::alias ? nodes_[node.index] : node;
     if (leaf(meant, name, conditional) || node.kind != NodeKind::alias) return {};
-    // An alias of a container: all names that continue the container's, in the file's order.
+    // For an alias of a container, adds all names that continue the container's name, in the file's order.
     const std::string target = from_.path(node.index) + '.';
     if (by_name_.empty()) order_names();
     const auto begin = std::lower_bound(by_name_.begin(), by_name_.end(), std::string_view(target),
@@ -88,7 +88,7 @@ class AliasExpander {
 
   std::string_view name_of(std::uint32_t i) const { return {nodes_[i].name, nodes_[i].name_size}; }
 
-  /// Sorts all names but the root's, which is empty.
+  /// Sorts all names except that of the root, which is empty.
   void order_names() {
     by_name_ =
         order_by_name(static_cast<std::uint32_t>(nodes_.size() - 1), [&](std::uint32_t k) { return name_of(k + 1); });
@@ -110,7 +110,7 @@ class AliasExpander {
   SnapshotBuilder builder_;
   std::vector<std::uint32_t> tensors_;
   std::size_t count_ = 0;
-  std::vector<std::uint32_t> by_name_;  // flat: the nodes in the order of their names, filled on first use
+  std::vector<std::uint32_t> by_name_;  // flat only: the nodes in the order of their names, filled on first use
   std::uint64_t steps_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Expands ties, for formats that have none.
+// Expands ties, for formats that cannot store them.
 #pragma once
 
 #include <cstdint>

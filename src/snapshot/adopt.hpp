@@ -1,4 +1,4 @@
-// Functions for Snapshots that are made of leaves of others.
+// Functions for Snapshots that consist of leaves of other Snapshots.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace stele::inline v0::detail {
 
-/// Adds a tensor of another Snapshot, with its id and annotations, and returns its node. The caller keeps the other
-/// Snapshot's data.
+/// Adds a tensor of another Snapshot, with its id and annotations, and returns its node. The caller must keep the other
+/// Snapshot's data alive.
 inline std::uint32_t add_leaf(SnapshotBuilder& to, NodeName name, const LeafView& leaf, bool conditional = false) {
   const std::uint32_t node =
       to.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider(), conditional);
@@ -22,7 +22,7 @@ inline std::uint32_t add_leaf(SnapshotBuilder& to, NodeName name, const LeafView
   return node;
 }
 
-/// Returns the number of bytes that the file of a Snapshot holds for its tensors: for SnapshotBuilder::set_capacity.
+/// Returns the number of tensor bytes in the file of a Snapshot, for SnapshotBuilder::set_capacity.
 inline std::uint64_t held_bytes(const SnapshotData& data) {
   std::uint64_t bytes = data.capacity;
   for (std::size_t i = 0; data.capacity == 0 && i < data.leaves.size(); ++i) {

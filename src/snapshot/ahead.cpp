@@ -11,17 +11,18 @@
 namespace stele::inline v0::detail {
 namespace {
 
-// Minimum size of a leaf for a second thread: starting one takes as long as converting a small part of this.
+// Minimum size of a leaf for a second thread: starting the thread takes as long as converting a small part of this
+// size.
 constexpr std::uint64_t min_pipelined_bytes = std::uint64_t{4} << 20;
 
-/// A few pieces between two threads. The maker uses it as a PieceSink.
+/// Passes a few pieces between two threads. The producer uses it as a PieceSink.
 class Ring final : public PieceSink {
  public:
   explicit Ring(Hasher* hasher) : hasher_(hasher) {
     for (Bytes& slot : slots_) slot = Bytes(ReadContext::piece_size);
   }
 
-  // ---- the maker
+  // ---- producer
 
   std::byte* place(std::uint64_t, std::size_t size) override {
     return size <= ReadContext::piece_size && wait_for_slot() ? slot(made_).data() : nullptr;
@@ -48,9 +49,9 @@ class Ring final : public PieceSink {
     changed_.notify_all();
   }
 
-  // ---- the taker
+  // ---- consumer
 
-  /// Passes all pieces to `sink`. Returns the first error of either side.
+  /// Passes all pieces to `sink`. Returns the first error of either thread.
   Status pass_on(PieceSink& sink) {
     for (;;) {
       {
@@ -89,7 +90,7 @@ class Ring final : public PieceSink {
 }  // namespace
 
 bool worth_ahead(const LeafView& leaf, const Workers& workers) noexcept {
-  // An executor may run its parts one after the other: no part may wait for another.
+  // An executor may run its parts one after the other, so no part may wait for another.
   return workers.threads > 1 && workers.executor == nullptr && leaf.byte_size() >= min_pipelined_bytes &&
          leaf.provider().ops->stream != nullptr;
 }

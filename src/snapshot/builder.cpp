@@ -28,7 +28,7 @@ void SnapshotBuilder::keep(std::shared_ptr<const void> thing) { data_->keepers.p
 
 SnapshotBuilder::Name SnapshotBuilder::checked(Name name) {
   if (!data_->flat || name.data != nullptr || open_ == no_index) return name;
-  return intern(std::to_string(name.size));  // the names of a flat file are strings
+  return intern(std::to_string(name.size));  // names in a flat file are strings
 }
 
 Node& SnapshotBuilder::push(NodeKind kind, Name name, bool conditional, std::uint32_t index) {
@@ -39,7 +39,7 @@ std::uint32_t SnapshotBuilder::begin(NodeKind kind, Name name, bool conditional,
                                      std::uint32_t version) {
   std::uint32_t index = no_index;
   if (!type.empty() || version != 0) {
-    // Equal types come in runs (the elements of a list), so comparing with the last one saves nearly every search.
+    // Equal types are often adjacent (the elements of a list), so comparing with the last one avoids most searches.
     const auto same = [&](const detail::TypeData& t) { return t.version == version && t.name == type; };
     if (last_type_ < data_->types.size() && same(data_->types[last_type_])) {
       index = last_type_;
@@ -102,7 +102,7 @@ void SnapshotBuilder::annotate(std::string key, Value value) {
   if (data_->leaves.empty()) return;
   detail::LeafExtra& extra = last_extra(*data_);
   if (!extra.annotations) extra.annotations = std::make_unique<Annotations>();
-  // Const only for readers of the Snapshot. A copy for each key would make the time quadratic.
+  // Annotations are const only for readers of the Snapshot. A copy for each key would take quadratic time.
   const_cast<Annotations&>(*extra.annotations).insert_or_assign(std::move(key), std::move(value));
 }
 

@@ -1,4 +1,4 @@
-// The arrays of a Snapshot, and the functions that append to them.
+// The arrays of a Snapshot, and functions that append to them.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace stele::inline v0::detail {
 struct LeafData {
   Provider provider;
   std::uint64_t bytes = 0;
-  std::uint32_t shape = 0;  // first extent in the pool
+  std::uint32_t shape = 0;  // index of the first extent in the pool
   DType dtype = DType::none;
   std::uint16_t rank = 0;
   std::uint32_t node = 0;
@@ -38,27 +38,27 @@ struct TypeData {
   std::uint32_t version = 0;
 };
 
-/// Finds types by name and version: a hash table of their numbers.
+/// A hash table that finds the numbers of types by name and version.
 class STELE_EXPORT TypeIndex {
  public:
-  /// Returns the number of the type. Adds the type if it is not in `types` yet.
+  /// Returns the number of the type. Adds the type to `types` if it is missing.
   std::uint32_t find_or_add(std::vector<TypeData>& types, std::string_view name, std::uint32_t version);
-  /// Returns the number of slots visited so far. Tests check with it that the time is linear.
+  /// Returns the number of slots visited so far, with which tests check that the time is linear.
   std::uint64_t steps() const noexcept { return steps_; }
 
  private:
-  std::vector<std::uint32_t> slots_;  // no_index: empty. Their number is a power of two; at most half are full
+  std::vector<std::uint32_t> slots_;  // no_index: empty; their number is a power of two, and at most half are full
   std::size_t known_ = 0;             // number of types in the table
   std::uint64_t steps_ = 0;
 };
 
-/// A field with FieldFlags::constant that a walk left out.
+/// A field with FieldFlags::constant that a walk omitted.
 struct ConstantField {
-  std::uint32_t module;  // node
+  std::uint32_t module;  // node of the module
   std::string_view name;
 };
 
-/// Owns names that have no other owner. Their addresses do not change.
+/// Owns names that have no other owner. Their addresses are stable.
 class STELE_EXPORT NamePool {
  public:
   std::string_view add(std::string_view name);
@@ -69,7 +69,7 @@ class STELE_EXPORT NamePool {
 };
 
 /// One block for the large arrays of a snapshot: page faults of fresh memory would cost more than filling it, and a
-/// block of 2 MiB can be one huge page. Allocations that do not fit go to the heap.
+/// block of 2 MiB can be one huge page. Allocations that do not fit use the heap.
 class Arena final : public std::pmr::memory_resource {
  public:
   void reserve(std::size_t size) {
@@ -98,14 +98,14 @@ class Arena final : public std::pmr::memory_resource {
 /// The typed properties of a file.
 struct Properties {
   Value values;                              // a map
-  std::map<std::string, std::string> types;  // the type in the file, of keys for which the Value does not show it
+  std::map<std::string, std::string> types;  // key -> its type in the file, for keys whose type the Value does not show
 };
 
-/// The graph of operations, as a part in SnapshotData::left_out.
+/// The graph of operations: text of an entry in SnapshotData::left_out.
 inline constexpr std::string_view graph_part = "the graph: only its tensors are saved";
-/// Other parts of a checkpoint, likewise.
+/// Other parts of a checkpoint: texts of entries in SnapshotData::left_out.
 inline constexpr std::string_view training_part = "the training configuration", optimizer_part = "the optimizer state";
-/// The code of a module, likewise.
+/// The code of a module: text of an entry in SnapshotData::left_out.
 inline constexpr std::string_view program_part = "the program: only its tensors are saved";
 
 struct SnapshotData {
@@ -118,22 +118,22 @@ struct SnapshotData {
   std::vector<TypeData> types;
   TypeIndex type_index;  // used during the build
   NamePool names;
-  std::vector<std::uint32_t> name_order;  // flat only, if known: all nodes except the root, in the order of names
+  std::vector<std::uint32_t> name_order;  // flat only, if known: all nodes except the root, sorted by name
   std::map<std::string, std::string> metadata;
   std::shared_ptr<const Properties> properties;
-  // Parts of the file that no node shows, such as its graph. A save reports those for which Capabilities::keeps returns
-  // false.
+  // Parts of the file that are not in the nodes, such as its graph. A save reports those for which Capabilities::keeps
+  // returns false.
   std::vector<std::string> left_out;
   std::vector<std::shared_ptr<const void>> keepers;  // own the memory that providers and names point into
   bool flat = false;                                 // node names are whole paths
   UnknownKinds unknown_kinds;                        // nested by nest(), or from a file without kinds
   bool consumable = false;                           // the tensors may be moved out (into_record)
-  const TypeInfo* type = nullptr;                    // type of the module that the snapshot shows
-  std::vector<ConstantField> constants;              // of a module in memory: those of each class, at its first place
-  std::map<std::string, std::string> origin;         // a file's properties that its format needs to write an equal file
-  bool in_order = false;                             // leaves are read one after the other, in the source's order
-  // Bytes of tensors that the files can hold, if that is less certain than the leaves' ranges in a file: compressed
-  // data or text. 0: the sum of the leaves. Bounds a load (src/base/limits.hpp).
+  const TypeInfo* type = nullptr;                    // type of the module of which this is a snapshot
+  std::vector<ConstantField> constants;       // for a module in memory: the constants of each class, at its first place
+  std::map<std::string, std::string> origin;  // properties of a file that its format needs to write an equal file
+  bool in_order = false;                      // leaves should be read one after the other, in the source's order
+  // Bytes of tensors that the files can contain, if this is less certain than the leaves' ranges in a file (compressed
+  // data or text). 0: the sum of the leaves. Bounds a load (src/base/limits.hpp).
   std::uint64_t capacity = 0;
 };
 
@@ -155,7 +155,7 @@ inline void push_tensor(SnapshotData& data, const SnapshotBuilder::Name& name, b
   for (const Extent e : shape) data.extents.push_back(e);
 }
 
-/// Returns a copy of the arrays for a transform. Keeps the base alive.
+/// Returns a copy of the arrays for a transform. The copy keeps the base alive.
 std::unique_ptr<SnapshotData> derived_data(const Snapshot& base);
 
 }  // namespace stele::inline v0::detail

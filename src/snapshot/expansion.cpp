@@ -21,7 +21,7 @@ Status check_expansion(const Snapshot& snapshot) {
     if (data.leaves[i].bytes > data.leaves[largest].bytes) largest = i;
   }
   if (bytes <= bound) return {};
-  return Error(Errc::limit, "the tensors share their elements and take far more memory than the file")
+  return Error(Errc::limit, "the tensors share elements and would take far more memory than the file")
       .path(snapshot.leaf(largest).path())
       .expected("at most " + std::to_string(bound) + " bytes for all tensors")
       .found(std::to_string(bytes))

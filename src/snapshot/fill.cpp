@@ -21,16 +21,16 @@ namespace {
 
 // Maximum size of a leaf that is read together with its neighbours.
 constexpr std::uint64_t small = ReadContext::piece_size / 2;
-// Maximum gap between two leaves that one read covers.
+// Maximum gap between two leaves in one read.
 constexpr std::uint64_t small_gap = 4096;
-// Bytes of a thread's job, unless one leaf is larger.
+// Size of a thread's job, unless a single leaf is larger.
 constexpr std::uint64_t job_bytes = std::uint64_t{1} << 20;
-// Fewer bytes are read before another thread has started.
+// Minimum size for several threads: reading less takes no longer than starting a thread.
 constexpr std::uint64_t min_threaded_bytes = std::uint64_t{2} << 20;
-// A compressed leaf of this size keeps all threads busy.
+// Minimum size of a compressed leaf that keeps all threads busy.
 constexpr std::uint64_t large_computed = std::uint64_t{8} << 20;
 
-/// Copies pieces to memory, or drops them.
+/// Copies pieces to memory, or discards them.
 class MemorySink final : public PieceSink {
  public:
   explicit MemorySink(std::byte* memory) : memory_(memory) {}
@@ -52,15 +52,15 @@ class MemorySink final : public PieceSink {
 
 bool is_in_source(const LeafData& leaf) noexcept { return leaf.provider.ops->locate != nullptr; }
 
-/// Returns the bytes that a tensor takes in a block.
+/// Returns the size of a tensor in a block.
 constexpr std::uint64_t in_block(std::uint64_t size) noexcept { return (size + 63) / 64 * 64; }
 
-// A bool is checked by converting it to itself.
+// Converting a bool to bool checks it.
 bool converts(const LeafData& leaf, const Fill& fill) noexcept {
   return leaf.dtype != fill.to || fill.to == DType::boolean;
 }
 
-/// Returns the bytes of a leaf at the dtype that it is converted to.
+/// Returns the size of a leaf at its target dtype.
 std::uint64_t filled_bytes(const LeafData& leaf, const Fill& fill) noexcept {
   return leaf.dtype == fill.to ? leaf.bytes : leaf.bytes / element_size(leaf.dtype) * element_size(fill.to);
 }
@@ -73,7 +73,7 @@ struct Task {
   Meter& meter;
   Filled& out;
   std::mutex mutex;
-  std::optional<Error> error;  // of out.failed
+  std::optional<Error> error;  // the error of out.failed
 
   void fail(std::size_t i, Error e) {
     const std::lock_guard lock(mutex);
@@ -83,19 +83,19 @@ struct Task {
   }
 };
 
-/// Fills that one thread does at a time, from `first` to before `last`.
+/// Fills that one thread handles at a time: `first` to `last` - 1.
 struct Job {
   std::size_t first, last;
 };
 
-/// One thread's part: reads one leaf after the other.
+/// The work of one thread: reads leaves one after the other.
 class Worker {
  public:
   Worker(Task& task, const Workers& workers) : task_(task), context_(workers) {}
 
-  /// Returns false after an error, which it has recorded in the task.
+  /// Returns false after an error, which it has stored in the task.
   bool run(const Job& job) {
-    std::size_t at = job.first;  // the leaf that an error is about
+    std::size_t at = job.first;  // the leaf to which an error belongs
     auto status = guarded([&]() -> Status {
       while (at < job.last) {
         const LeafData& leaf = leaf_of(at);
@@ -127,13 +127,13 @@ class Worker {
     return {};
   }
 
-  /// Reads the leaf `at` and the following ones that are close in one source, with one read.
+  /// Reads the leaf `at`, and the following ones that are close to it in the same source, with one read.
   Status read_together(std::size_t& at, std::size_t last) {
     const std::size_t first = at;
     ranges_.clear();
     std::uint64_t end = 0;
     std::uint64_t before = 0;  // size of the previous leaf
-    bool image = true;         // memory has the layout of the source: no copy is needed
+    bool image = true;         // the memory has the layout of the source, so no copy is needed
     for (std::size_t i = first; i < last; ++i) {
       const LeafData& leaf = leaf_of(i);
       const Fill& fill = task_.fills[i];
@@ -168,7 +168,7 @@ class Worker {
       if (!image) staging.emplace(context_);
       std::byte* to = image ? task_.fills[first].memory : staging->data();
       if (auto read = start.source->read_at(start.offset, {to, size}); !read) {
-        // Reads them one by one, so that the error is about the leaf at fault.
+        // Reads the leaves one by one, so that the error belongs to the faulty leaf.
         if (ranges_.size() == 1) return read;
         for (const std::size_t end_of_run = first + ranges_.size(); at < end_of_run;) STELE_TRY(read_alone(at));
         return {};
@@ -217,10 +217,10 @@ class Worker {
   std::vector<SourceRange> ranges_;
 };
 
-/// Distributes the fills.
+/// The distribution of the fills to jobs.
 struct Jobs {
-  std::vector<Job> shared;  // each by one of the threads
-  std::vector<Job> alone;   // one after the other: leaves that use the threads themselves, or all
+  std::vector<Job> shared;  // each run by one of the threads
+  std::vector<Job> alone;   // run one after the other: leaves that use the threads themselves, or all leaves
 
   Jobs(const Snapshot& snapshot, std::span<const Fill> fills, const Workers& workers) {
     const auto& leaves = snapshot.data()->leaves;
@@ -267,12 +267,13 @@ Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const Convert
       parallel(workers, std::min<std::size_t>(workers.threads, jobs.shared.size()), [&](std::size_t) {
         Worker worker(task, {});
         for (std::size_t j = next++; j < jobs.shared.size(); j = next++) {
-          // Jobs begin in order, and those that have begun end: so the first error does not depend on the threads.
+          // Jobs begin in order, and those that have begun run to the end: so the first error does not depend on the
+          // threads.
           if (!worker.run(jobs.shared[j])) next = jobs.shared.size();
         }
       });
     }
-    // A job before the first error so far may have an earlier one.
+    // An earlier job may have an earlier error than the first one found so far.
     Worker worker(task, workers);
     for (const Job& job : jobs.alone) {
       if (task.error && job.first > out.failed) break;
@@ -307,7 +308,7 @@ void add_unchecked_contents(Report& report) {
 
 Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& options) {
   Meter meter(options.progress, snapshot.byte_size());
-  // Ranges that any number of tensors share are not read for each of them, since no hash covers them.
+  // Ranges that many tensors share are not read for each of them, because no hash covers them.
   std::function<bool(const LeafView&)> which;
   if (!check_expansion(snapshot)) {
     which = [](const LeafView& leaf) {

@@ -1,4 +1,4 @@
-// Reads leaves into memory: adjacent ones with one read, checked, converted, on several threads.
+// Reads leaves into memory: combines adjacent reads, checks and converts, on several threads.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@
 
 namespace stele::inline v0::detail {
 
-/// One leaf to be read.
+/// One leaf to read.
 struct Fill {
   /// Destination of its elements, at dtype `to`; null: they are only checked.
   std::byte* memory = nullptr;
   std::uint32_t leaf = 0;
   DType to = DType::none;
-  /// `memory` is in a block with that of its neighbours: no other fill uses it up to the next multiple of 64 bytes.
+  /// `memory` shares a block with that of its neighbours: no other fill uses the bytes up to the next multiple of 64.
   bool in_block = false;
 };
 
 struct Filled {
   std::vector<std::uint8_t> done;                                 // for each fill
-  std::vector<std::pair<std::size_t, std::uint64_t>> overflowed;  // index of the fill, count of new infinities
+  std::vector<std::pair<std::size_t, std::uint64_t>> overflowed;  // index of the fill, number of new infinities
   std::size_t failed = 0;                                         // index of the fill with the error
 };
 
-/// Reads the leaves, which should be in the order of the source. Ends at the first error in their order; later leaves
-/// may have been read by then. Errors: io, checksum, out_of_range, cancelled, …
+/// Reads the leaves, which should be in the order of the source. Stops at the first error in their order; later leaves
+/// may already have been read. Errors: io, checksum, out_of_range, cancelled, …
 Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const ConvertRules& rules, Meter& meter,
             const Workers& workers, Filled& out);
 
@@ -39,10 +39,10 @@ Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const Convert
 Status check_leaves(const Snapshot& snapshot, const LoadOptions& options, Meter& meter,
                     const std::function<bool(const LeafView&)>& which = nullptr);
 
-/// Adds the row of a verification for a file without checksums.
+/// Adds the report row for a file without checksums.
 void add_unchecked_contents(Report& report);
-/// Checks the leaves of an opened file. The report lists unreadable entries; the format adds rows for what its
-/// checksums, if any, leave out.
+/// Checks the leaves of an opened file. The report lists unreadable entries; the format adds rows for the parts that
+/// its checksums do not cover.
 Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& options);
 
 }  // namespace stele::inline v0::detail

@@ -17,7 +17,7 @@ constexpr std::uint64_t flat_version = 1;
 
 constexpr std::string_view coded_prefix = "$str:";
 
-/// Returns a path in the form that JSON can hold: "$str:" and base64 if it is not UTF-8, or itself begins with "$str:".
+/// Returns a path in the form that JSON can store: "$str:" and base64 if it is not UTF-8, or begins with "$str:".
 std::string coded(std::string path) {
   if (json::valid_utf8(path) && !path.starts_with(coded_prefix)) return path;
   std::string text(coded_prefix);
@@ -26,8 +26,8 @@ std::string coded(std::string path) {
   return text;
 }
 
-/// Inverts coded(). Files written before coded() existed store such names unchanged: a string that coded() does not
-/// write is the path itself.
+/// Inverts coded(). Files from before coded() existed store such names unchanged: a string that coded() does not
+/// produce is the path itself.
 std::string decoded(std::string_view text) {
   if (!text.starts_with(coded_prefix)) return std::string(text);
   const std::string_view rest = text.substr(coded_prefix.size());
@@ -36,7 +36,7 @@ std::string decoded(std::string_view text) {
   return base64 && coded(path) == text ? path : std::string(text);
 }
 
-/// Returns true if no name shows the container: nothing below it is a tensor, an alias or a value.
+/// Returns true if no name shows the container: it contains no tensor, alias or value.
 bool shows_nowhere(const SnapshotData& data, std::uint32_t i) {
   for (std::uint32_t k = i + 1; k < data.nodes[i].end; ++k) {
     const NodeKind kind = data.nodes[k].kind;
@@ -53,8 +53,8 @@ bool needs_empty_entry(const SnapshotData& data, std::uint32_t i) {
   switch (node.kind) {
     case NodeKind::none: {
       if (data.flat) return true;  // the file declares it
-      // The absence of its name shows an absent optional, but not that of an element, whose siblings' names do not show
-      // it.
+      // For a missing optional, the absence of its name is sufficient; for a missing element it is not, because the
+      // names of its siblings do not show it.
       const NodeKind in = data.nodes[node.parent].kind;
       return in == NodeKind::list || in == NodeKind::map || in == NodeKind::variant;
     }
@@ -128,7 +128,7 @@ Result<std::string> flat_extras(const Snapshot& snapshot,
   }));
   const std::vector<bool> guessed = guessed_empties(data);
   STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
-    // An alias refers to a path that something else in the file shows.
+    // An alias refers to a path, which another entry of the file must show.
     const bool target = targets.contains(i) && is_container(node.kind) && shows_nowhere(data, i);
     if (needs_empty_entry(data, i) || (!guessed.empty() && guessed[i]) || (target && !data.flat)) {
       enter("empty");
@@ -137,7 +137,7 @@ Result<std::string> flat_extras(const Snapshot& snapshot,
     }
     return {};
   }));
-  // A reader makes nodes of `empty` first, so that an opened file is written again in an equal order.
+  // A reader creates nodes of `empty` first, so that saving an opened file gives the same order.
   for (const bool empty : {true, false}) {
     STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
       if (snapshot.version(node) != 0 && (i == 0 || needs_empty_entry(data, i)) == empty) {
@@ -200,12 +200,12 @@ class ExtrasReader {
                std::vector<std::pair<std::string, std::string>>& aliases) {
     std::string scratch;
     std::string_view text;
-    // Memory of one entry in the tables here and in the Snapshot, growth included.
+    // Memory of one entry in the tables here and in the Snapshot, including growth.
     STELE_TRY(spend(400 + 3 * path.size()));
     if (section == "values") {
       Value value;
       STELE_TRY(json::read_value(in_, value, static_cast<std::size_t>(memory_.left())));
-      // Files from before 0.1 may contain a value here and in the place that the format has for it.
+      // Files from before 0.1 may store a value both here and in the format's own place.
       if (const std::uint32_t at = find_(path); at != no_index) {
         const Node& node = builder_.data().nodes[at];
         if (node.kind == NodeKind::value && builder_.data().values[node.index] == value) return {};
@@ -264,7 +264,7 @@ class ExtrasReader {
     in_.fail(Errc::malformed, "a kind of container");
   }
 
-  /// Returns the number of the type of this version, which has no name here. (The builder's own search is linear.)
+  /// Returns the number of the unnamed type with this version. (The builder's own search is linear.)
   std::uint32_t type_of(std::uint32_t version) {
     auto& types = builder_.data().types;
     const auto [found, fresh] = types_.try_emplace(version, static_cast<std::uint32_t>(types.size()));
@@ -272,7 +272,7 @@ class ExtrasReader {
     return found->second;
   }
 
-  /// Returns a node that represents a container whose tensors have names of their own.
+  /// Returns a node for a container whose tensors have names.
   std::uint32_t marker(const std::string& path, std::uint32_t version) {
     const auto [found, fresh] = markers_.try_emplace(path, no_index);
     if (fresh) {
@@ -283,13 +283,13 @@ class ExtrasReader {
     return found->second;
   }
 
-  /// Applies the class versions, once everything that they may refer to has been read.
+  /// Applies the class versions after everything that they may refer to has been read.
   Status add_versions() {
     for (const auto& [path, version] : versions_) {
       const auto seen = seen_.find(path);
       const std::uint32_t named = seen != seen_.end() ? seen->second : find_(path);
       if (named == no_index && seen == seen_.end() && !path.empty()) {
-        // Names need not show the container: its class may determine that it is there.
+        // Names need not show the container, because its class may determine that it exists.
         marker(path, version);
         continue;
       }
@@ -332,7 +332,7 @@ class ExtrasReader {
           }
           node = marker(target, 0);
         } else if (node = said->second; node == no_index) {
-          // An alias of an alias could make a circle. The writer never writes one.
+          // An alias of an alias could form a cycle. The writer never writes one.
           return Error(Errc::malformed, "the alias refers to an alias or to no entry").path(path).found(target);
         }
       }
@@ -345,10 +345,10 @@ class ExtrasReader {
   SnapshotBuilder& builder_;
   const std::function<std::uint32_t(std::string_view)>& find_;
   IndexBudget& memory_;
-  std::map<std::string, std::uint32_t, std::less<>> seen_;  // the node; no_index for aliases and nones
+  std::map<std::string, std::uint32_t, std::less<>> seen_;  // name -> node; no_index for aliases and nones
   std::set<std::string, std::less<>> versioned_;
   std::vector<std::pair<std::string, std::uint32_t>> versions_;  // by path, in the order of the text
-  std::vector<std::string_view> names_;                          // of nodes, sorted
+  std::vector<std::string_view> names_;                          // names of nodes, sorted
   std::map<std::string, std::uint32_t> markers_;
   std::map<std::uint32_t, std::uint32_t> types_;  // by version
 };

@@ -13,25 +13,25 @@
 
 namespace stele::inline v0::detail {
 
-/// Returns true if names alone would not show this container or none.
+/// Returns true if names alone do not show this container or none.
 STELE_EXPORT bool needs_empty_entry(const SnapshotData& data, std::uint32_t node);
 
-/// Marks, by node, the nodes with guessed kinds that the file must list too: Nones and empty containers, which may be a
-/// null or a part of a value. Empty if no kind is guessed.
+/// Marks, by node, the nodes with guessed kinds that the file must also list: Nones and empty containers, which may be
+/// a null or a part of a value. Returns an empty vector if no kind is guessed.
 STELE_EXPORT std::vector<bool> guessed_empties(const SnapshotData& data);
 
 inline constexpr std::string_view flat_key = "stele";
 
 /// Returns the JSON text for the key, or an empty string if the names are sufficient. `elsewhere` returns true for
-/// values that the format stores elsewhere, `shown` for the targets of aliases that it shows otherwise. Errors: limit
-/// (values nested too deep), duplicate (two tensors whose paths are equal).
+/// values that the format stores outside this text; `shown`, for targets of aliases that the format shows otherwise.
+/// Errors: limit (values nested too deeply), duplicate (two tensors with the same path).
 STELE_EXPORT Result<std::string> flat_extras(
     const Snapshot& snapshot, const std::function<bool(const std::string& path, const Value&)>& elsewhere = nullptr,
     const std::function<bool(const Node& target)>& shown = nullptr);
 
 /// Adds the contents of such a text to the builder of a flat snapshot, after all tensors. `find` returns the node of a
-/// name, if it is a tensor or a value that the format stores elsewhere, or else no_index. `memory` counts the memory
-/// taken; the caller has admitted the text to it. Errors: malformed, duplicate, limit.
+/// name if it is a tensor or a value that the format stores outside this text, else no_index. `memory` counts the
+/// memory; the caller must have admitted the text to it. Errors: malformed, duplicate, limit.
 STELE_EXPORT Status add_flat_extras(std::string_view json, SnapshotBuilder& builder,
                                     const std::function<std::uint32_t(std::string_view)>& find, IndexBudget& memory);
 

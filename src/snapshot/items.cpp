@@ -14,7 +14,7 @@ namespace stele::inline v0::detail {
 
 namespace {
 
-/// Returns true if a node is in the list: all except the containers that the names below them show.
+/// Returns true if a node is in the list: all nodes except containers that are shown by the names below them.
 bool is_item(const SnapshotData& data, std::uint32_t i) {
   const Node& node = data.nodes[i];
   if (is_container(node.kind)) {
@@ -28,7 +28,7 @@ bool is_item(const SnapshotData& data, std::uint32_t i) {
 std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const Item& item) {
   const LeafView leaf = item.leaf();
   const bool conditional = item.from->nodes[item.node].conditional;
-  if (const auto& d = item.derived) {  // id and annotations belong to the tensor that it replaces
+  if (const auto& d = item.derived) {  // id and annotations come from the tensor that it replaces
     return to.tensor(name, d->dtype, d->shape.span(), d->bytes, d->provider, conditional);
   }
   return add_leaf(to, name, leaf, conditional);
@@ -84,7 +84,7 @@ void Items::keep(const Items& other) {
 
 namespace {
 
-/// Returns the capacity of the snapshots together; 0 if none differs from the sum of its leaves.
+/// Returns the total capacity of the snapshots; 0 if none differs from the sum of its leaves.
 std::uint64_t capacity_of(const std::vector<Item>& list) {
   std::set<const SnapshotData*> all;
   for (const Item& item : list) {
@@ -125,7 +125,7 @@ Result<Snapshot> Items::build() const {
     } else if (node.kind == NodeKind::value) {
       nodes[i] = to.value(name, item.from->values[node.index], node.conditional);
     } else if (node.kind == NodeKind::none) {
-      nodes[i] = to.none(name, true);  // it is in the list because no name shows it
+      nodes[i] = to.none(name, true);  // the list contains it only if no name shows it
     } else {
       const TypeData type = node.index != no_index ? item.from->types[node.index] : TypeData{};
       if (item.path.empty()) {
@@ -137,7 +137,7 @@ Result<Snapshot> Items::build() const {
       to.end();
     }
   }
-  // After their targets.
+  // Done after their targets.
   std::map<std::string_view, std::uint32_t> markers;
   for (const Item& item : list) {
     if (!item.target) continue;
@@ -194,10 +194,10 @@ class Renamer {
   }
 
  private:
-  /// An alias of a tensor or value, whose target is set at the end.
+  /// An alias of a tensor or value; its target is set at the end.
   struct Tie {
-    std::size_t item;    // in out_
-    std::size_t target;  // in list_
+    std::size_t item;    // index in out_
+    std::size_t target;  // index in list_
   };
 
   std::optional<std::string> renamed(std::string_view path, const Item& item) const {
@@ -206,8 +206,8 @@ class Renamer {
     return new_path_(path, &leaf);
   }
 
-  /// Returns the new path of the members of `container` as seen at `path`, if they keep one common prefix and none is
-  /// removed.
+  /// Returns the new path of the members of `container` for an alias at `path`, if they keep a common prefix and none
+  /// of them is removed.
   std::optional<std::string> together(std::string_view path, std::string_view container) const {
     std::optional<std::string> head;
     bool ok = true;
@@ -216,7 +216,7 @@ class Renamer {
       const Item* tensor = &item;
       if (item.target) {
         const auto target = index_.find(*item.target);
-        if (!target) return;  // its own members decide
+        if (!target) return;  // decided by the target's own members
         tensor = &list_[*target];
       }
       // Below the root, `rest` has no dot.
@@ -237,7 +237,7 @@ class Renamer {
     return head ? head : new_path_(path, nullptr);
   }
 
-  /// Adds `item`, which has the path `path` before renaming.
+  /// Adds `item`, whose path before renaming is `path`.
   Status add(const std::string& path, const Item& item, int depth = 0) {
     if (depth > max_depth_ || out_.size() > max_names) {
       return Error(Errc::limit, "aliases of aliased containers nest too deeply").path(path);

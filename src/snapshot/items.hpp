@@ -1,4 +1,4 @@
-// A snapshot as a list of names, which every renaming works on.
+// A snapshot as a list of names, which all renaming functions use.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace stele::inline v0::detail {
 
-/// A tensor that a transform makes, instead of that of the item's node.
+/// A tensor from a transform, which replaces that of the item's node.
 struct DerivedLeaf {
   DType dtype;
   Shape shape;
@@ -30,8 +30,8 @@ inline bool is_container(NodeKind kind) { return kind >= NodeKind::module && kin
 struct Item {
   std::string path;
   const SnapshotData* from = nullptr;
-  std::uint32_t node = 0;              // in `from`; not an alias
-  std::optional<std::string> target;   // an alias: the path of its target
+  std::uint32_t node = 0;              // node in `from`; not an alias
+  std::optional<std::string> target;   // for an alias: the path of its target
   std::optional<DerivedLeaf> derived;  // tensors only
 
   bool is_tensor() const { return !target && from->nodes[node].kind == NodeKind::tensor; }
@@ -98,11 +98,11 @@ class ItemIndex {
   std::vector<std::size_t> order_;
 };
 
-/// Returns the new path of an item, or nothing to remove it.
+/// Returns the new path of an item, or nullopt to remove it.
 using NewPath = std::function<std::optional<std::string>(std::string_view path, const LeafView* leaf)>;
 
 /// Gives every item a new path. Ties follow: an alias of a container is split only if the new names have no common
-/// prefix, and the first remaining name of a tensor owns it. Errors: limit.
+/// prefix, and the first remaining name of a tensor becomes the tensor. Errors: limit.
 Result<Items> renamed(Items items, const NewPath& new_path);
 /// Gives every node of a snapshot a new path.
 Result<Snapshot> with_new_paths(const Snapshot& snapshot, const NewPath& new_path);

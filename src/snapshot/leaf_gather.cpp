@@ -7,7 +7,7 @@
 
 namespace stele::inline v0::detail {
 
-/// Hashes each piece while it is in cache, just before it is written.
+/// Hashes each piece while it is in the cache, just before it is written.
 class LeafGather::LeafSink final : public PieceSink {
  public:
   LeafSink(LeafGather& to, bool hash) : to_(to), hash_(hash) {

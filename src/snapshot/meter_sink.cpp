@@ -5,7 +5,7 @@
 namespace stele::inline v0::detail {
 
 namespace {
-/// Bytes between two calls of the callback; a multiple of every element's size.
+/// Bytes between two calls of the callback; a multiple of every element size.
 constexpr std::size_t step = std::size_t{4} << 20;
 }  // namespace
 

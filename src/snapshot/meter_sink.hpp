@@ -1,4 +1,4 @@
-// Counts the bytes of a leaf on their way to another sink.
+// Counts the bytes of a leaf before they reach another sink.
 #pragma once
 
 #include "base/meter.hpp"

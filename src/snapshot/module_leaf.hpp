@@ -8,10 +8,11 @@
 
 namespace stele::inline v0::detail {
 
-/// Leaves of modules in memory: `at` is the tensor, `number` its TensorOps.
+/// Operations of leaves of modules in memory: `at` is the tensor, `number` its TensorOps.
 extern const LeafOps module_leaf_ops;
 
-/// Elements of a module's tensor, or a copy of them: `at` is the first byte. Never with a place.
+/// Operations of leaves that are elements of a module's tensor, or a copy of them: `at` is the first byte. Such a leaf
+/// never has a place.
 extern STELE_EXPORT const LeafOps element_leaf_ops;
 
 inline Provider module_provider(const void* object, const TensorOps& ops) {
@@ -24,11 +25,11 @@ inline const TensorOps* module_tensor_ops(const Provider& provider) {
   return reinterpret_cast<const TensorOps*>(static_cast<std::uintptr_t>(provider.number));
 }
 
-/// The place of a box in a larger tensor.
+/// The position of a box in a larger tensor.
 struct LeafPlace {
   Shape global, start;
 };
-/// Returns the place of a module's tensor that is a box of a larger one (Sharded), or nullopt for other leaves.
+/// Returns the position of a module's tensor that is a box of a larger one (Sharded), or nullopt for other leaves.
 inline std::optional<LeafPlace> place_of(const LeafView& leaf) {
   const TensorOps* ops = module_tensor_ops(leaf.provider());
   if (ops == nullptr || ops->place == nullptr) return std::nullopt;

@@ -1,4 +1,4 @@
-// Paths of nodes, and nodes by their paths.
+// Computes paths of nodes, and finds nodes by their paths.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -141,7 +141,7 @@ std::uint32_t find_name(const detail::SnapshotData& data, std::string_view name)
 std::uint32_t find_flat(const detail::SnapshotData& data, std::string_view path) {
   if (const std::uint32_t leaf = find_name(data, path); leaf != no_index) return leaf;
   for (const Node& node : data.nodes) {
-    // An alias of a container: its name, then a name from below the container.
+    // For an alias of a container: its name, then a name inside the container.
     const std::string_view name = name_of(node);
     if (node.kind != NodeKind::alias || !path.starts_with(name) || path.substr(name.size(), 1) != ".") continue;
     const Node& target = data.nodes[node.index];
@@ -152,7 +152,7 @@ std::uint32_t find_flat(const detail::SnapshotData& data, std::string_view path)
   return no_index;
 }
 
-/// Returns the child of a container with that segment of a path.
+/// Returns the child of a container with that path segment.
 std::uint32_t find_child(const detail::SnapshotData& data, std::uint32_t parent, std::string_view raw,
                          std::string_view plain) {
   const auto& nodes = data.nodes;
@@ -161,7 +161,7 @@ std::uint32_t find_child(const detail::SnapshotData& data, std::uint32_t parent,
   std::size_t number = 0;
   const bool numeric = detail::parse_index(raw, number);
   if (numeric && number < end && first < end && nodes[first].name == nullptr) {
-    // Elements of a list mostly have one size, which gives the place.
+    // Elements of a list usually have the same size, from which the position follows.
     const std::uint64_t expected = first + number * std::uint64_t{nodes[first].end - first};
     if (expected < end) {
       const Node& guess = nodes[static_cast<std::size_t>(expected)];

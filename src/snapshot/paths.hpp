@@ -1,4 +1,4 @@
-// Paths of nodes, and the names that a tensor has.
+// Paths of nodes, and the names of a tensor.
 #pragma once
 
 #include <functional>
@@ -13,24 +13,24 @@ namespace stele::inline v0::detail {
 void append_node_segment(std::string& path, const Node& node);
 std::string node_path(const SnapshotData& data, std::uint32_t node);
 
-/// Computes the paths of all nodes, in the order of their numbers: each costs no more than its own segment.
+/// Computes the paths of all nodes in the order of their numbers, each in time proportional to its own segment.
 class STELE_EXPORT RunningPath {
  public:
   explicit RunningPath(const SnapshotData& data) : data_(data) {}
-  /// Valid until the next call.
+  /// Returns the node's path; valid until the next call.
   std::string_view of(std::uint32_t node);
 
  private:
   struct Open {
     std::uint32_t end;
-    std::size_t size;  // length of its path
+    std::size_t size;  // length of the node's path
   };
   const SnapshotData& data_;
   std::string path_;
   std::vector<Open> open_;
 };
 
-/// Returns the path of a constant; `constant_text` is its text in messages.
+/// Returns the path of a constant. constant_text is its text in messages.
 std::string constant_path(const SnapshotData& data, const ConstantField& field);
 inline constexpr std::string_view constant_text =
     "a constant of a plain aggregate: files of this format have no place for it";
@@ -51,12 +51,12 @@ class STELE_EXPORT LeafPaths {
   std::vector<Place> places_;
 };
 
-/// Returns a child whose name does not fit the kind of its container (children of lists, arrays and tuples have
-/// numbers, others names), or no_index. Kinds that are guesses fit any child.
+/// Returns a child whose name does not fit the kind of its container (numbers for children of lists, arrays and tuples;
+/// names for others), or no_index. Guessed kinds fit any child.
 STELE_EXPORT std::uint32_t misnamed_child(const SnapshotData& data);
 
-/// Returns a node whose name equals a sibling's, or an element whose number is not above its predecessor's, or
-/// no_index. Skips siblings that are all tensors, unless `tensors_too`: their paths are compared elsewhere.
+/// Returns a node with the same name as a sibling, or an element whose number is not above its predecessor's, or
+/// no_index. Skips siblings that are all tensors, unless `tensors_too`, because their paths are compared elsewhere.
 STELE_EXPORT std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too = false);
 
 /// Adds the leaf's path to an error that has none.

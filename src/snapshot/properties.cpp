@@ -15,7 +15,7 @@
 namespace stele::inline v0::detail {
 namespace {
 
-/// The sections of the text: key -> value, and key -> type in the file it came from.
+/// The sections of the text: key -> value, and key -> original type in a file.
 constexpr std::string_view values_section = "values", types_section = "types";
 
 Status read_types(json::Reader& in, std::map<std::string, std::string>& out, IndexBudget& memory) {
@@ -92,7 +92,7 @@ Result<Snapshot> properties_from_metadata(const Snapshot& snapshot, const Limits
   if (!read) return std::move(read).error().path(std::string(properties_key));
   Properties& properties = *read;
   auto data = derived_data(snapshot);
-  // A string of the metadata may have been changed since.
+  // The caller may have changed a string of the metadata since.
   for (auto& [key, value] : *properties.values.as_map()) {
     const auto text = data->metadata.find(key);
     if (value.as_string() != nullptr && text != data->metadata.end()) value = Value(text->second);

@@ -1,4 +1,4 @@
-// The bytes of a leaf by its Provider, for leaves that no Snapshot has yet and for parts of leaves.
+// Reads the bytes of a leaf through its Provider, for leaves that are not in a Snapshot yet and for parts of leaves.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace stele::inline v0::detail {
 /// Returns all `size` bytes of the leaf if they are in memory, else an empty span.
 STELE_EXPORT std::span<const std::byte> view_bytes(const Provider& leaf, std::uint64_t size) noexcept;
 
-/// Reads bytes of a leaf of `size` bytes, without a check against a checksum. The caller has checked the range.
+/// Reads bytes of a leaf of `size` bytes, without verifying a checksum. The caller must have checked the range.
 STELE_EXPORT Status read_bytes(const Provider& leaf, std::uint64_t size, std::uint64_t offset, std::span<std::byte> out,
                                ReadContext& context);
 

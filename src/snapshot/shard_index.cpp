@@ -181,7 +181,7 @@ class Parser {
   ShardIndex index_;
 };
 
-/// A file of the set whose header is read.
+/// A file of the set whose header has been read.
 struct Shard {
   SourcePtr source;
   Snapshot snapshot;
@@ -249,7 +249,7 @@ Result<Shard> open_shard(const std::shared_ptr<const Bundle>& bundle, const Shar
   STELE_TRY_ASSIGN(shard.source, open_of_set(bundle, file.name, number));
   const Source& source = *shard.source;
   if (source.size() != file.bytes) {
-    return Error(Errc::truncated, "the shard has another size than in the index")
+    return Error(Errc::truncated, "the shard's size differs from that in the index")
         .file(source.name())
         .expected(std::to_string(file.bytes))
         .found(std::to_string(source.size()));
@@ -257,7 +257,7 @@ Result<Shard> open_shard(const std::shared_ptr<const Bundle>& bundle, const Shar
   STELE_TRY_ASSIGN(shard.snapshot, open(shard.source));
   std::byte length[8];
   STELE_TRY(source.read_at(0, length));
-  Bytes header(static_cast<std::size_t>(8 + load_le<std::uint64_t>(length)));  // inside the file: it has been opened
+  Bytes header(static_cast<std::size_t>(8 + load_le<std::uint64_t>(length)));  // exists: the file has been opened
   STELE_TRY(source.read_at(0, header.span()));
   if (hash64(header.data(), header.size()) != file.header) {
     return Error(Errc::checksum, "the shard's header is not that of the index: the file may belong to another set")
@@ -287,13 +287,13 @@ struct StoredBox {
 constexpr LeafOps stored_ops{
     .locate = [](const void* at, std::uint64_t) { return static_cast<const StoredBox*>(at)->range; }};
 
-/// A box that a wanted one meets, for its check.
+/// A box that overlaps a wanted one, for its verification.
 struct MetBox {
   std::string_view tensor;
-  SourceRange range;  // of the whole box, with its checksum
+  SourceRange range;  // range of the whole box, with its checksum
   std::uint64_t bytes = 0;
   const RegionLeaf* region = nullptr;  // the part that is needed; null: all
-  std::string_view pieces{};           // their checksums; empty: the box has none
+  std::string_view pieces{};           // checksums of its pieces; empty: the box has none
   std::uint64_t piece_bytes = 0;
 
   Status check(Meter& meter) const {
@@ -306,13 +306,15 @@ struct MetBox {
     if (region == nullptr || pieces.empty()) {
       return range.hashed ? stream_range(range, bytes, sink, context) : Status();
     }
-    std::uint64_t next = 0;  // the first piece that is not checked yet
+    std::uint64_t next = 0;  // index of the first piece that is not verified yet
     for (std::uint64_t run = 0; run < region->runs(); ++run) {
       const std::uint64_t begin = region->place(run), end = begin + region->run_bytes();
       for (next = std::max(next, begin / piece_bytes); next * piece_bytes < end; ++next) {
         SourceRange piece{range.source, range.offset + next * piece_bytes};
         const auto hash = json::from_hex(pieces.substr(static_cast<std::size_t>(next) * hex_digits, hex_digits));
-        if (!hash) return Error(Errc::malformed, "the checksum of a piece is none").file(range.source->name());
+        if (!hash)
+          return Error(Errc::malformed, "the checksum of a piece is not 16 hexadecimal digits")
+              .file(range.source->name());
         piece.hash = *hash;
         piece.hashed = true;
         STELE_TRY(stream_range(piece, std::min(piece_bytes, bytes - next * piece_bytes), sink, context));
@@ -345,7 +347,7 @@ struct Opened {
 
 class Opener {
  public:
-  /// `checked`: check() will be called.
+  /// `checked`: the caller will call check().
   Opener(const Source& folder, ShardIndex index, const OpenShard& open, IndexBudget& memory, const WantedBox& wanted,
          bool checked)
       : bundle_(folder.bundle()),
@@ -439,7 +441,7 @@ class Opener {
     metadata.leave_out(builder_.data(), "metadata of the files");
   }
 
-  /// Returns a box in its file.
+  /// Returns a box as stored in its file.
   Result<Provider> stored(const ShardTensor& tensor, const ShardLayout& layout, std::size_t number) {
     const std::uint32_t file = layout.file(number);
     auto& shard = opened_->shards[file];
@@ -456,14 +458,14 @@ class Opener {
     const Box box = layout.box(number);
     if (leaf.dtype() != tensor.dtype ||
         !std::equal(box.length.begin(), box.length.end(), leaf.shape().begin(), leaf.shape().end())) {
-      return Error(Errc::malformed, "the shard's box has another dtype or shape than in the index")
+      return Error(Errc::malformed, "the dtype or shape of the shard's box differs from the index")
           .file(shard->source->name())
           .expected(std::string(name(tensor.dtype)) + " " + to_string(box.length))
           .found(std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()));
     }
     const auto range = leaf.location();
     if (checked_) opened_->met.push_back({found->first, {}, leaf.byte_size()});
-    if (!range) return leaf.provider();  // on a big-endian machine
+    if (!range) return leaf.provider();  // only on a big-endian machine
     StoredBox& stored = opened_->stored.emplace_back(StoredBox{*range});
     if (const auto hash = shard->hashes.find(tensor.name); hash != shard->hashes.end()) {
       stored.range.hash = hash->second;
@@ -484,7 +486,7 @@ class Opener {
     met.piece_bytes = shard.piece_bytes;
     const std::uint64_t count = met.bytes / met.piece_bytes + (met.bytes % met.piece_bytes != 0 ? 1 : 0);
     if (met.pieces.size() == count * MetBox::hex_digits) return {};
-    return Error(Errc::malformed, "the shard has another number of checksums than the box has pieces")
+    return Error(Errc::malformed, "the shard's number of checksums differs from the box's number of pieces")
         .file(shard.source->name())
         .expected(std::to_string(count))
         .found(std::to_string(met.pieces.size() / MetBox::hex_digits));

@@ -1,5 +1,5 @@
-// The index of a folder of safetensors shards with boxes, which stele::mpi writes beside the files of PyTorch's layout:
-// global shapes, the place of every box, checksums (docs/formats/safetensors.md).
+// The index of a folder of safetensors shards with boxes, which stele::mpi writes next to the files of PyTorch's
+// layout: global shapes, the position of every box, checksums (docs/formats/safetensors.md).
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,24 @@
 namespace stele::inline v0::detail::shards {
 
 inline constexpr std::string_view shard_index_name = "stele-shards.json";
-/// Keys of a shard's metadata. The first two are PyTorch's. The others have checksums (XXH3-64 in hexadecimal): of each
-/// box, and of the pieces of boxes that are larger than a piece.
+/// Keys of a shard's metadata. The first two are PyTorch's. The other two contain checksums (XXH3-64 in hexadecimal):
+/// of each box, and of the pieces of boxes that are larger than a piece.
 inline constexpr const char *sharding_key = "DCP_SHARDING_INFO", *version_key = "DCP_VERSION",
                             *hashes_key = "stele_xxh3", *pieces_key = "stele_xxh3_pieces";
-/// Bytes of a piece (1 MiB): a process that needs a part of a box reads at most so many bytes more at each end of it,
-/// and the checksums take 16 bytes of each MiB.
+/// Size of a piece (1 MiB): a process that needs a part of a box reads at most one further piece at each end of it, and
+/// the checksums take 16 bytes per MiB.
 inline constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
 
 struct ShardFile {
   std::string name;
   std::uint64_t bytes = 0;
-  std::uint64_t header = 0;  // XXH3-64 of the length and the header, which has the checksums of the boxes
+  std::uint64_t header = 0;  // XXH3-64 of the length and the header, which contains the checksums of the boxes
 };
 
-/// The boxes of a tensor of this shape; equal for many tensors.
+/// The boxes of a tensor of this shape. Many tensors share a layout.
 struct ShardLayout {
   std::vector<Extent> shape;
-  std::vector<std::uint64_t> boxes;  // of each: the file's number, the start and the extent along each axis
+  std::vector<std::uint64_t> boxes;  // for each box: the file's number, the start and the extent along each axis
 
   std::size_t stride() const noexcept { return 1 + 2 * shape.size(); }
   std::size_t size() const noexcept { return boxes.size() / stride(); }
@@ -68,17 +68,17 @@ STELE_EXPORT Result<ShardIndex> parse_shard_index(std::string_view text, IndexBu
 /// Reads the whole index of a folder. Errors: those of parse_shard_index() and of reading.
 Result<ShardIndex> read_shard_index(const Source& source, IndexBudget& memory);
 
-/// Returns the box of a tensor that the caller wants, or nullopt for the whole tensor.
+/// Returns the box of a tensor that the caller needs, or nullopt for the whole tensor.
 using WantedBox = std::function<std::optional<Box>(std::string_view name, std::span<const Extent> shape)>;
-/// Returns true for the tensors to check.
+/// Returns true for the tensors to verify.
 using WhichTensors = std::function<bool(std::string_view name)>;
-/// Compares all boxes that the wanted ones meet with their checksums; of a box that is needed in part, the pieces that
-/// have this part. Reads the bytes for it alone. Errors: checksum, those of reading, cancelled.
+/// Verifies the checksums of all boxes that overlap the wanted ones; if only a part of a box is needed, those of the
+/// pieces that contain the part. Reads bytes only for this verification. Errors: checksum, those of reading, cancelled.
 using CheckBoxes = std::function<Status(const WhichTensors& which, Meter& meter, const Workers& workers)>;
 
-/// Opens a folder with an index. Reads the headers of the files that the wanted boxes meet, and no others, with `open`.
-/// `check` receives the check of their bytes: streams of the leaves check only boxes that are read as a whole. Errors:
-/// those of the index and of its files; checksum (a file of another set).
+/// Opens a folder with an index. Reads, with `open`, the headers of only those files that overlap the wanted boxes.
+/// `check` receives a function that verifies the files' bytes, because streams of the leaves verify only boxes that are
+/// read as a whole. Errors: those of the index and of its files; checksum (a file of another set).
 STELE_EXPORT Result<Snapshot> open_shards(const Source& folder, const Limits& limits, const OpenShard& open,
                                           const WantedBox& wanted = {}, CheckBoxes* check = nullptr);
 

@@ -94,7 +94,7 @@ class SetReader {
     return in.error().file(source_->name());
   }
 
-  /// Counts memory that this reader takes, against the bound of Format::open.
+  /// Counts memory of this reader against the limit of Format::open.
   bool spend(json::Reader& in, std::uint64_t bytes) {
     if (!memory_.take(bytes)) return in.fail(Errc::limit, "", "the index needs more memory than its size allows");
     return true;
@@ -117,7 +117,7 @@ class SetReader {
         files_.push_back(known->first);
       }
       entries_.back().file = known->second;
-      // Otherwise, an index could open one file for every few bytes.
+      // Without this limit, an index could open one file for every few bytes.
       if (files_.size() > max_files) in.fail(Errc::limit, "at most 100000 files");
     }
   }
@@ -130,7 +130,7 @@ class SetReader {
     if (!in.begin_object()) return;
     while (in.next_key(key, key_scratch)) {
       if (in.peek() != json::Kind::string) {
-        // Numbers that the tensors have, too; ties make total_size wrong.
+        // The tensors also show these numbers; ties make total_size wrong.
         if (key != "total_size" && key != "total_parameters") skipped_.add("metadata." + std::string(key));
         in.skip_value();
         continue;
@@ -165,7 +165,7 @@ class SetReader {
           .file(source_->name())
           .found(files_[number]);
     };
-    // The files of a set are in the folder of its index.
+    // The files of a set must be in the folder of its index.
     if (files_[number].find('/') != std::string::npos) return not_plain();
     auto source = open_of_set(bundle, files_[number], number);
     if (!source) {
@@ -176,7 +176,7 @@ class SetReader {
     memory_.admit((*source)->size(), index_rate::index);
     const auto nodes = shard.nodes();
     std::vector<std::uint32_t> added(nodes.size(), no_index);
-    std::size_t again = 0, others = 0;  // in a recovery: names of another file; nodes that are not added
+    std::size_t again = 0, others = 0;  // in a recovery: names that another file has; nodes that are not added
     for (std::uint32_t i = 1; i < nodes.size(); ++i) {
       const Node& node = nodes[i];
       const std::string_view name =
@@ -188,7 +188,7 @@ class SetReader {
       const auto entry = std::lower_bound(entries_.begin(), entries_.end(), name,
                                           [](const Entry& e, std::string_view n) { return e.name < n; });
       const bool listed = entry != entries_.end() && entry->name == name;
-      // Indexes list tensors; a file of PyTorch may have other values.
+      // Indexes list tensors; a PyTorch file may also have values.
       if (notes_ == nullptr && (listed ? entry->file != number : node.kind != NodeKind::value)) {
         return Error(Errc::malformed, "the index does not list the tensor for this file")
             .path(std::string(name))
@@ -217,7 +217,7 @@ class SetReader {
       found_ += listed ? 1 : 0;
       if (notes_ != nullptr) names_.insert(name);
     }
-    if (again != 0) note(number, "names that another file has, too: " + std::to_string(again));
+    if (again != 0) note(number, "names that another file also has: " + std::to_string(again));
     if (others != 0) note(number, "containers, nulls and ties of containers are lost: " + std::to_string(others));
     STELE_TRY(add_metadata(shard, number));
     if (const auto& properties = shard.data()->properties; builder_.data().properties == nullptr) {
@@ -230,8 +230,8 @@ class SetReader {
     return {};
   }
 
-  /// Keeps the metadata of a file, except `format`, which only names a framework. A key that has another text already
-  /// gets the name of the file.
+  /// Keeps the metadata of a file, except `format`, which only names a framework. If a key already has a different
+  /// text, adds the file's name to the key.
   Status add_metadata(const Snapshot& shard, std::uint32_t number) {
     for (const auto& [key, text] : shard.metadata()) {
       if (key == "format") continue;
@@ -255,7 +255,7 @@ class SetReader {
     notes_->push_back(std::string(files_[file]).append(": ").append(text));
   }
 
-  /// Adds a leaf for each tensor that the index lists and no file has.
+  /// Adds a leaf for each tensor that the index lists but no file has.
   void add_missing() {
     for (const Entry& e : entries_) {
       if (names_.contains(e.name)) continue;
@@ -263,7 +263,7 @@ class SetReader {
     }
   }
 
-  /// Returns the error for the first tensor that the index lists and no file has.
+  /// Returns the error for the first tensor that the index lists but no file has.
   Error missing() {
     std::vector<std::string_view> all;
     all.reserve(builder_.nodes().size());
@@ -283,16 +283,16 @@ class SetReader {
   SourcePtr source_;
   const Limits& limits_;
   const OpenShard& open_;
-  std::vector<std::string>* notes_;   // in a recovery, the faults; null: a fault is an error
-  bool extras_;                       // reads the values and ties of the index
-  std::set<std::string_view> names_;  // in a recovery, those of nodes
+  std::vector<std::string>* notes_;   // in a recovery, receives the faults; null: a fault is an error
+  bool extras_;                       // read the values and ties of the index
+  std::set<std::string_view> names_;  // in a recovery, the names of nodes
   std::string text_;
   SnapshotBuilder builder_;
   std::deque<Entry> entries_;
   std::vector<std::string> files_;
   std::map<std::string, std::uint32_t> numbers_;
   std::map<std::string, std::string> metadata_;
-  Skipped skipped_;  // keys of the index
+  Skipped skipped_;  // unknown keys of the index
   std::size_t found_ = 0;
   std::uint64_t capacity_ = 0;
   IndexBudget memory_;
@@ -310,7 +310,7 @@ bool is_shard_index(std::span<const std::byte> head) noexcept {
   };
   if (!skip("{")) return false;
   if (skip("\"weight_map\"")) return true;
-  // Burn's records have metadata, too.
+  // Burn's records also have metadata.
   return skip("\"metadata\"") && !(skip(":") && skip("{") && skip("\"float\""));
 }
 

@@ -1,5 +1,5 @@
-// Models in several files ("shards") with an index, as transformers writes them:
-// {"metadata": {…}, "weight_map": {tensor: file, …}}.
+// Models in several files ("shards") with an index, in the layout of transformers: {"metadata": {…}, "weight_map":
+// {tensor: file, …}}.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace stele::inline v0::detail {
 
-/// Maximum size of an index: that of a header of safetensors.
+/// Maximum size of an index: the limit of a safetensors header.
 inline constexpr std::uint64_t max_index = 100'000'000;
 
-/// Returns true if the first bytes of a file are those of an index.
+/// Returns true if `head` is the beginning of an index.
 bool is_shard_index(std::span<const std::byte> head) noexcept;
-/// Returns true if an index with these first bytes lists files of PyTorch (.bin).
+/// Returns true if an index that begins with `head` lists PyTorch files (.bin).
 bool lists_pickles(std::span<const std::byte> head) noexcept;
 
 /// Opens one shard.
@@ -29,8 +29,8 @@ using OpenShard = std::function<Result<Snapshot>(const SourcePtr& shard)>;
 /// Opens the files of an index, which are in its folder. Errors: malformed, duplicate, limit, unsupported (a source
 /// without a bundle; values in a shard), those of `open`.
 Result<Snapshot> open_shard_set(SourcePtr index, const Limits& limits, const OpenShard& open);
-/// Opens the files that can be opened. A tensor that the index lists and none of them has is an unreadable leaf
-/// (unreadable.hpp); `notes` gets the other faults. Errors: those of the index itself.
+/// Opens the files that can be opened. A tensor that the index lists but no opened file has becomes an unreadable leaf
+/// (unreadable.hpp); `notes` receives the other faults. Errors: those of the index itself.
 STELE_EXPORT Result<Snapshot> recover_shard_set(const SourcePtr& index, const Limits& limits, const OpenShard& open,
                                                 std::vector<std::string>& notes);
 

@@ -1,4 +1,4 @@
-// What a reader skips, as a part in SnapshotData::left_out.
+// Lists data that a reader skips, as a part in SnapshotData::left_out.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace stele::inline v0::detail {
 
-/// Adds the parts that another file leaves out, each once. A bounded number, so that many files take linear time.
+/// Adds the parts that another file leaves out, each once. Adds a bounded number, so that many files take linear time.
 inline void add_left_out(std::vector<std::string>& to, const std::vector<std::string>& from) {
   constexpr std::size_t max_parts = 64;
   for (const std::string& part : from) {
@@ -21,7 +21,7 @@ inline void add_left_out(std::vector<std::string>& to, const std::vector<std::st
   }
 }
 
-/// The first names of what a reader skips, each once. Takes a bounded amount of memory, as the row of a report does.
+/// The first names of skipped data, each once. Takes a bounded amount of memory, like the row of a report.
 class Skipped {
  public:
   void add(std::string_view name) {

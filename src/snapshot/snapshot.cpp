@@ -70,7 +70,7 @@ Result<std::span<const std::byte>> ReadContext::window(const Source& source, std
     std::size_t ahead = std::max(size, static_cast<std::size_t>(std::min<std::uint64_t>(left, piece_size)));
     window_source_ = nullptr;
     if (auto read = source.read_at(offset, window_.span().first(ahead)); !read) {
-      // The bytes after the leaf are not requested, and may be unreadable.
+      // The caller does not need the bytes after the leaf, and they may be unreadable.
       if (ahead == size) return std::move(read).error();
       ahead = size;
       STELE_TRY(source.read_at(offset, window_.span().first(ahead)));
@@ -139,7 +139,7 @@ Status LeafView::read(std::uint64_t offset, std::span<std::byte> out, ReadContex
 
 namespace {
 
-/// Ends a stream before a sink receives more bytes than the leaf has: sinks may write to memory of that size.
+/// Stops a stream before a sink receives more bytes than the leaf has, because sinks may write to memory of that size.
 class BoundedSink final : public PieceSink {
  public:
   BoundedSink(PieceSink& next, std::uint64_t size) : next_(next), size_(size) {}

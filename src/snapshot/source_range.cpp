@@ -27,7 +27,7 @@ Status check_zeros(const SourceRange& range, std::uint64_t size, std::span<const
 Status stream_range(const SourceRange& range, std::uint64_t size, PieceSink& sink, ReadContext& context) {
   const Source& source = *range.source;
   if (size <= ReadContext::piece_size / 4) {
-    // Includes the zeros, which are mostly in one window with the leaf.
+    // Includes the zeros, which are usually in the same window as the leaf.
     const auto all = static_cast<std::size_t>(size + range.zeros);
     STELE_TRY_ASSIGN(const auto bytes, context.window(source, range.offset, all));
     const auto elements = bytes.first(static_cast<std::size_t>(size));

@@ -1,4 +1,4 @@
-// Leaves that a Source contains unchanged: streaming and checking them, for every file format.
+// Streams and verifies leaves that a Source contains unchanged, for every file format.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace stele::inline v0::detail {
 
-/// For leaves without hash and padding: `at` is their Source, `number` their offset in it.
+/// Operations of leaves without hash and padding: `at` is their Source, `number` their offset in it.
 inline constexpr LeafOps source_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
   return {static_cast<const Source*>(at), number};
 }};
 
-/// Passes the `size` bytes of the range to `sink`, and checks them: small leaves through the context's window, large
+/// Passes the `size` bytes of the range to `sink`, and verifies them: small leaves through the context's window, large
 /// ones in pieces, directly in the sink's memory if it provides some.
 Status stream_range(const SourceRange& range, std::uint64_t size, PieceSink& sink, ReadContext& context);
 
-/// Returns the hash of a block of memory, of the kind that `range` has.
+/// Returns the hash of a block of memory, computed with the hash function of `range`.
 inline std::uint64_t hash_of(const SourceRange& range, const void* data, std::size_t size) {
   return range.crc != nullptr ? range.crc(0, data, size) : hash64(data, size);
 }
-/// Returns an error if `hash`, of all bytes of the range, differs from the range's hash.
+/// Returns an error if `hash`, computed over all bytes of the range, differs from the stored hash.
 STELE_EXPORT Status check_hash(const SourceRange& range, std::uint64_t hash);
 /// Returns an error if `zeros`, the bytes after the range, are not zero.
 STELE_EXPORT Status check_zeros(const SourceRange& range, std::uint64_t size, std::span<const std::byte> zeros);

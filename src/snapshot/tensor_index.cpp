@@ -26,7 +26,7 @@ std::vector<TensorEntry> entries_of(const Snapshot& snapshot, const LeafPaths& p
 }
 
 Status add_entry(SnapshotBuilder& to, const TensorEntry& entry, IndexBudget& memory) {
-  // Arrays that grow take three times their content.
+  // Growing arrays temporarily need three times their content.
   const std::uint64_t pooled = entry.name.size() + entry.unreadable.size() + sizeof(Extent) * entry.shape.size();
   if (!memory.take(sizeof(Node) + sizeof(LeafData) + 32 + 3 * pooled +
                    (entry.unreadable.empty() ? 0 : unreadable_memory))) {
@@ -67,7 +67,7 @@ Status sort_names(SnapshotBuilder& to, std::vector<RepeatedName>* repeated) {
 }
 
 Status add_extras(SnapshotBuilder& to, std::string_view extras, IndexBudget& memory) {
-  const std::vector<std::uint32_t> order = std::exchange(to.data().name_order, {});  // lacks the nodes that are added
+  const std::vector<std::uint32_t> order = std::exchange(to.data().name_order, {});  // lacks the nodes added below
   const auto find = [&](std::string_view name) {
     const auto at = std::lower_bound(order.begin(), order.end(), name, [&](std::uint32_t node, std::string_view n) {
       return name_of(to.nodes()[node]) < n;

@@ -1,5 +1,5 @@
-// From the entries of a file that is a flat list of named tensors to its Snapshot: the one place where names are
-// sorted, compared and looked up.
+// Converts the entries of a file that is a flat list of named tensors to its Snapshot. The only code that sorts,
+// compares and looks up these names.
 #pragma once
 
 #include <cstddef>
@@ -16,37 +16,38 @@
 
 namespace stele::inline v0::detail {
 
-/// A tensor of a file, as its encoding describes it; or an entry that is none.
+/// A tensor of a file as its encoding describes it, or an entry that is not a tensor.
 struct TensorEntry {
-  std::string_view name;  // whole
+  std::string_view name;  // the full name
   DType dtype = DType::none;
   std::span<const Extent> shape;
   std::uint64_t bytes = 0;
   Provider provider{};
-  std::string_view unreadable{};  // the reason why it is no tensor
+  std::string_view unreadable{};  // the reason why the entry is not a tensor; else empty
 };
 
 /// Returns the tensors of a snapshot, by leaf. The names are those of `paths`.
 STELE_EXPORT std::vector<TensorEntry> entries_of(const Snapshot& snapshot, const LeafPaths& paths);
 
-/// Adds an entry to a flat Snapshot, and takes what it needs from `memory`. Errors: limit.
+/// Adds an entry to a flat Snapshot, and takes its memory from `memory`. Errors: limit.
 STELE_EXPORT Status add_entry(SnapshotBuilder& to, const TensorEntry& entry, IndexBudget& memory);
 
-/// A node whose name earlier nodes have.
+/// A node whose name earlier nodes also have.
 struct RepeatedName {
   std::uint32_t node = 0;
   std::size_t earlier = 0;  // number of those nodes
 };
 
-/// Sorts the names of a flat Snapshot to which all entries are added, each with its whole name. Adds the nodes of names
-/// that occur twice to `repeated`. Errors: duplicate (such a name).
+/// Sorts the names of a flat Snapshot to which all entries have been added, each with its full name. Adds the nodes of
+/// names that occur twice to `repeated`; without it, such a name is an error (duplicate).
 STELE_EXPORT Status sort_names(SnapshotBuilder& to, std::vector<RepeatedName>* repeated = nullptr);
 
-/// Adds what a text says that names cannot express (docs/formats/flat.md), after sort_names(). The caller has admitted
-/// the text to `memory`. Errors: malformed, duplicate, limit.
+/// Adds the data that names cannot express, from the text (docs/formats/flat.md), after sort_names(). The caller must
+/// have admitted the text to `memory`. Errors: malformed, duplicate, limit.
 STELE_EXPORT Status add_extras(SnapshotBuilder& to, std::string_view extras, IndexBudget& memory);
 
-/// Does both, with the text in the metadata if they have one. The rest of the metadata become those of the Snapshot.
+/// Calls sort_names() and add_extras(), with the text in the metadata if there is one. The remaining metadata become
+/// those of the Snapshot.
 STELE_EXPORT Status finish_names(SnapshotBuilder& to, std::map<std::string, std::string> metadata, IndexBudget& memory);
 
 }  // namespace stele::inline v0::detail

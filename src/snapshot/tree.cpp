@@ -73,7 +73,7 @@ std::string_view Tree::name_at(std::uint32_t position) const {
 }
 
 std::uint32_t Tree::lower_bound(std::string_view key, std::uint32_t low, std::uint32_t high, std::uint32_t hint) const {
-  // Gallop from the hint: neighbours in the module are mostly neighbours in the file.
+  // Gallops from the hint, because neighbours in the module are usually neighbours in the file.
   if (hint > low && hint <= high) {
     if (name_at(hint - 1) < key) {
       std::uint32_t probe = low = hint;
@@ -115,7 +115,7 @@ Place Tree::at_path(std::string path, std::uint32_t low, std::uint32_t high, std
     place = at_node(order_[at]);
     hint = ++at;
     if (place.alias != no_index && place.node != no_index) {
-      // An alias of a container: continue with the container's names.
+      // For an alias of a container, continues with the container's names.
       const Node& target = node(place.node);
       if (target.kind != NodeKind::tensor && target.kind != NodeKind::value) {
         path.assign(target.name, target.name_size);
@@ -145,7 +145,7 @@ Place Tree::root() const {
 }
 
 namespace {
-// Maximum number of siblings visited one after the other before a sorted table of all of them is built.
+// Maximum number of siblings visited one after the other before a sorted table of all siblings is built.
 constexpr int max_scanned = 16;
 }  // namespace
 
@@ -154,7 +154,7 @@ Place Tree::nested_child(const Place& parent, std::uint32_t& hint, const Segment
   const std::uint32_t first = parent.node + 1;
   const std::uint32_t from = hint > parent.node && hint < end ? hint : first;
   int left = max_scanned;
-  // From the hint to the end, and then from the beginning.
+  // Searches from the hint to the end, and then from the beginning.
   for (const auto& [low, high] : {std::pair(from, end), std::pair(first, from)}) {
     for (std::uint32_t i = low; i < high; i = node(i).end) {
       if (left-- == 0) {
@@ -200,7 +200,7 @@ std::uint32_t Tree::find_sorted(std::uint32_t parent, const Segment& segment) co
 Place Tree::child(const Place& parent, std::string_view name, std::uint32_t& hint) const {
   if (!parent.exists) return {};
   if (!flat()) {
-    // nest() cannot distinguish a variant's or map's numbers from a list's.
+    // nest() cannot distinguish the numbers of a variant or map from those of a list.
     std::size_t number = 0;
     const bool numeric = guessed() && parse_index(name, number);
     return nested_child(parent, hint, {name, numeric ? std::optional(number) : std::nullopt});
@@ -273,7 +273,8 @@ bool Tree::count(const Place& list, std::size_t& n, std::size_t& gap) const {
 std::vector<std::uint32_t> Tree::hidden() const {
   const auto size = static_cast<std::uint32_t>(order_.size());
   const auto is_leaf = [&](std::uint32_t i) { return !is_container(node(order_[i]).kind); };
-  // How many leaves' paths more or less than the name before are a beginning of the name at a position.
+  // For each position: the difference from the previous one in the number of leaf paths that are a prefix of the name
+  // there.
   std::vector<std::int32_t> change(size + 1);
   for (std::uint32_t i = 0; i < size; ++i) {
     if (!is_leaf(i)) continue;
@@ -315,7 +316,8 @@ void Tree::each(const Place& map, const std::function<void(std::string_view, con
     if (!first_segment(name.substr(skip), raw, key)) continue;  // reported as unused
     const std::string_view path = name.substr(0, skip + raw.size());
     if (path.size() != name.size()) {
-      // "a.x": the key a has been visited with its first such name, or with "a" itself, which may come before "a-b".
+      // For "a.x": the key a has already been visited with the first name that begins with "a.", or with "a" itself,
+      // which may come before "a-b".
       const bool run = i > map.low && name_at(i - 1).substr(0, path.size() + 1) == name.substr(0, path.size() + 1);
       const std::uint32_t exact = lower_bound(path, map.low, i, 0);
       if (run || (exact < i && name_at(exact) == path)) continue;

@@ -1,4 +1,4 @@
-// A Snapshot as a tree of named places, with nested names or whole paths. The loader walks along it.
+// A Snapshot as a tree of named places, with nested names or whole paths, which the loader walks.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace stele::inline v0::detail {
 /// One place: a node, or in a flat snapshot also a run of names with a common prefix.
 struct Place {
   bool exists = false;
-  std::uint32_t node = no_index;   // the node with exactly this path, or an alias's target; or no_index
-  std::uint32_t alias = no_index;  // the alias that led here
-  // Flat only: the path, and the range of names in sorted order that continue it.
+  std::uint32_t node = no_index;   // the node with exactly this path, or an alias's target; else no_index
+  std::uint32_t alias = no_index;  // the alias through which this place was reached
+  // Flat only: the path, and the range of sorted names that continue it.
   std::string prefix;
   std::uint32_t low = 0, high = 0;
 };
@@ -31,23 +31,23 @@ class Tree {
   Tree& operator=(const Tree&) = delete;
 
   Place root() const;
-  /// Returns a child. `hint` makes a walk in the file's order cheap: keep one per parent, starting at 0.
+  /// Returns a child. `hint` makes a walk in the file's order cheap: the caller keeps one per parent, initially 0.
   Place child(const Place& parent, std::string_view name, std::uint32_t& hint) const;
   Place element(const Place& parent, std::size_t number, std::uint32_t& hint) const;
   /// Returns the place at a path relative to `from`.
   Place below(Place from, std::string_view path) const;
-  /// Counts the elements of a list in `n`. Returns false if their numbers are not 0 … n-1; `gap` is then the first
-  /// missing number.
+  /// Sets `n` to the number of elements of a list. Returns false if their numbers are not 0 … n-1; `gap` is then the
+  /// first missing number.
   bool count(const Place& list, std::size_t& n, std::size_t& gap) const;
   /// Visits the children of a map with their keys, in the file's order.
   void each(const Place& map, const std::function<void(std::string_view key, const Place& place)>& visit) const;
 
-  /// Flat only: returns the tensors, values and nones that each() shows at no depth, because their names are not paths
-  /// (`a..b`), or begin with the path of another one and a dot.
+  /// Flat only: returns the tensors, values and nones that each() does not visit at any depth, because their names are
+  /// not paths (`a..b`), or begin with the path of another entry and a dot.
   std::vector<std::uint32_t> hidden() const;
 
   const Node& node(std::uint32_t i) const { return snapshot_.nodes()[i]; }
-  /// Returns true if there is nothing, or a none.
+  /// Returns true if the place does not exist, or is a none.
   bool absent(const Place& place) const {
     return !place.exists || (place.node != no_index && node(place.node).kind == NodeKind::none);
   }
@@ -56,7 +56,7 @@ class Tree {
   /// Returns true if the names show neither a container's kind nor an empty container.
   bool guessed() const noexcept;
   const Snapshot& snapshot() const noexcept { return snapshot_; }
-  /// Returns the number of nodes that lookups in a nested snapshot have visited so far. Tests check with it that the
+  /// Returns the number of nodes that lookups in a nested snapshot have visited so far, with which tests check that the
   /// time is linear.
   std::uint64_t steps() const noexcept { return steps_; }
 
@@ -70,7 +70,7 @@ class Tree {
       return name && std::string_view(node.name, node.name_size) == *name;
     }
   };
-  /// The children of a container in the order of their names, and of their numbers.
+  /// The children of a container, sorted by name and by number.
   struct Children {
     std::vector<std::uint32_t> named, numbered;
   };
@@ -89,11 +89,11 @@ class Tree {
   mutable std::uint64_t steps_ = 0;
 };
 
-/// Splits off the first segment of `path`, with its escapes, and its plain text. Returns false if the escapes are
+/// Splits off the first segment of `path`: `raw` with its escapes, `plain` without. Returns false if the escapes are
 /// malformed.
 bool first_segment(std::string_view path, std::string_view& raw, std::string& plain);
 
-/// Parses a list index in the syntax of paths: decimal, no leading zeros.
+/// Parses a list index in the syntax of paths: decimal, without leading zeros.
 bool parse_index(std::string_view text, std::size_t& number);
 
 }  // namespace stele::inline v0::detail

@@ -400,7 +400,7 @@ TEST_CASE("view: borrowed memory is adopted by const tensors only") {
   CHECK(report.paths(Report::What::copied) == Paths{"plain", "learned", "whole", "truths", "sequence"});
   for (std::size_t i = 0; i < report.size(); ++i) {
     if (report[i].path == "plain" && report[i].what == Report::What::copied) {
-      CHECK(report[i].detail == "the memory is not to be written");
+      CHECK(report[i].detail == "the memory is read-only");
     }
   }
 }

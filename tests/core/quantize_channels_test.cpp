@@ -133,8 +133,8 @@ TEST_CASE("quantize: lists and axes that do not fit the tensor") {
   unsupported(per_channel(integer(1), two, two), "expected a list of 1 finite numbers in scale, found 2");
   unsupported(per_channel(integer(0), two, {1}), "expected a list of 2 finite numbers in zero_point, found 1");
   unsupported(per_channel(integer(0), two, {1, 2, 3}), "found 3 numbers");
-  unsupported(per_channel(integer(0), {1, infinity}, two), "another value at position 1");
-  unsupported(per_channel(integer(0), two, {std::nan(""), 1}), "another value at position 0");
+  unsupported(per_channel(integer(0), {1, infinity}, two), "a value that is not a finite number at position 1");
+  unsupported(per_channel(integer(0), two, {std::nan(""), 1}), "a value that is not a finite number at position 0");
   unsupported(per_channel(integer(0), two, two, 0), "the quantization scheme is unknown");
   unsupported(per_channel(integer(0), two, two, 65), "the quantization scheme is unknown");
   const Value list(Value::List{Value(1.0), Value(2.0)});
@@ -148,7 +148,7 @@ TEST_CASE("quantize: lists and axes that do not fit the tensor") {
   unsupported(mixed({{"axis", integer(0)}, {"scale", list}}), "in zero_point, found none");
   unsupported(
       mixed({{"axis", integer(0)}, {"scale", Value(Value::List{Value("1"), Value(1.0)})}, {"zero_point", list}}),
-      "another value at position 0");
+      "a value that is not a finite number at position 0");
   unsupported(mixed({{"scale", list}, {"zero_point", list}}), "the quantization scheme is unknown");
   unsupported(note({{"scheme", Value("linear")},
                     {"bits", integer(8)},

@@ -333,7 +333,7 @@ TEST_CASE("recover: shards and names that are missing") {
     const Recovered made = good(recover(index));
     CHECK(made.snapshot.leaf_count() == 2);
     CHECK(kind_of(made.snapshot, "epoch") == NodeKind::value);
-    CHECK(made.notes == std::vector<std::string>{"b.bin: names that another file has, too: 2"});
+    CHECK(made.notes == std::vector<std::string>{"b.bin: names that another file also has: 2"});
   }
   SUBCASE("an index of itself") {
     write_text(index, R"({"weight_map":{"a":"m.safetensors.index.json","b":"../x","c":"none"}})");

@@ -1,4 +1,4 @@
-// Helpers of the Linux sources. Include this first: it sets the size of off_t.
+// Helpers for the Linux sources. Include this header first: it sets the size of off_t.
 #pragma once
 
 #ifndef _FILE_OFFSET_BITS
@@ -25,8 +25,8 @@ inline Error failed(const char* what, const std::string& name, int code = errno)
   return Error(errc, std::string(what) + ": " + std::generic_category().message(code)).file(name);
 }
 
-/// Repeats a call while signals interrupt it. Used for every call to a file system: on a network or in another process
-/// (NFS, FUSE), each may be interrupted, even if its manual does not mention it.
+/// Repeats a call while signals interrupt it. Used for every call to a file system: on a network or in user space (NFS,
+/// FUSE), any of these calls may be interrupted, even if its manual does not mention it.
 template <class Call>
 auto retry(Call&& call) -> decltype(call()) {
   for (;;) {
@@ -35,13 +35,13 @@ auto retry(Call&& call) -> decltype(call()) {
   }
 }
 
-/// Refuses a path with a zero byte: the system would cut the path there and use another file.
+/// Refuses a path with a zero byte: the system would cut the path there and use a different file.
 inline Status check_path(const Path& path) {
   if (path.text.find('\0') == std::string::npos) return {};
   return Error(Errc::invalid_argument, "the path contains a zero byte").file(path.name);
 }
 
-/// Returns the descriptor of the folder that the path is looked up from.
+/// Returns the descriptor of the folder from which the path is looked up.
 inline int start_of(const Path& path) noexcept { return path.from != nullptr ? path.from->file.handle() : AT_FDCWD; }
 
 inline Kind kind_of(mode_t mode) noexcept {
@@ -52,7 +52,7 @@ inline Info info_of(const struct stat& status) noexcept {
   return {kind_of(status.st_mode), static_cast<std::uint64_t>(status.st_size), {status.st_dev, status.st_ino}};
 }
 
-/// Opens `path`; from an open folder, only if the target is in that folder.
+/// Opens `path`; if it starts from an open folder, only if the target is inside that folder.
 int open_path(const Path& path, int flags);
 /// Returns the error of an open_path() that failed with errno.
 Error cannot_open(const char* what, const Path& path);

@@ -16,16 +16,17 @@ namespace {
 
 // Maximum number of pieces in one writev on Linux.
 constexpr std::size_t max_pieces = 1024;
-// Bytes between two requests to write out. Small enough to keep the disk busy from the start, large enough to be cheap.
+// Bytes between two requests to write out. Small enough to keep the disk busy from the start, large enough to cost
+// little.
 constexpr std::uint64_t write_behind_step = std::uint64_t{8} << 20;
-// Minimum size to preallocate: for smaller files, allocation while writing costs less than another call.
+// Minimum size to preallocate: for smaller files, allocating while writing costs less than the call.
 constexpr std::uint64_t min_reserved = std::uint64_t{1} << 20;
 
 void write_out(const File& file, Progress& progress) noexcept {
-  // Only whole steps: a page that the next write continues would go to the disk twice.
+  // Requests only whole steps: a page that the next write continues would be written to disk twice.
   const std::uint64_t end = progress.written / write_behind_step * write_behind_step;
   if (end <= progress.started) return;
-  // A hint: fsync reports an error in the data.
+  // The result is ignored: fsync reports errors in the data.
   static_cast<void>(::sync_file_range(file.handle(), static_cast<off_t>(progress.started),
                                       static_cast<off_t>(end - progress.started), SYNC_FILE_RANGE_WRITE));
   progress.started = end;
@@ -34,7 +35,7 @@ void write_out(const File& file, Progress& progress) noexcept {
 }  // namespace
 
 void File::close() noexcept {
-  // Not retried when interrupted: Linux has closed the file in that case too.
+  // close() is not retried if interrupted: Linux has closed the file in that case too.
   if (is_open()) ::close(std::exchange(handle_, closed));
 }
 
@@ -46,10 +47,10 @@ Mapping::~Mapping() {
 
 Result<File> open_for_reading(const Path& path) {
   STELE_TRY(check_path(path));
-  std::string name = path.name;  // copied first: once the file is open, nothing may throw
+  std::string name = path.name;  // copied before opening, because no exception may be thrown while the file is open
   const int flags = O_RDONLY | O_NOCTTY | O_CLOEXEC;
-  // Without O_NONBLOCK, a FIFO would wait for a writer. For a regular file it has one effect: a file under a lease
-  // (Samba) is refused, so that case is retried without the flag, which waits.
+  // Without O_NONBLOCK, opening a FIFO would wait for a writer. For regular files the flag has one effect: a file under
+  // a lease (Samba) is refused, so that case is retried without the flag, which waits.
   int fd = open_path(path, flags | O_NONBLOCK);
   if (fd < 0 && errno == EWOULDBLOCK) fd = open_path(path, flags);
   if (fd < 0) return cannot_open("cannot open", path);
@@ -71,7 +72,7 @@ Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<st
 }
 
 Result<Mapping> map_private(const File& file, std::size_t size) {
-  // MAP_NORESERVE: a model may be larger than memory, and hardly any of its pages are ever written to.
+  // MAP_NORESERVE: a model may be larger than memory, and few of its pages are ever written to.
   void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.handle(), 0);
   if (memory == MAP_FAILED) return failed("cannot map", file.name());
   return Mapping(static_cast<std::byte*>(memory), size);
@@ -91,7 +92,7 @@ Status write(const File& file, std::span<const std::span<const std::byte>> piece
   const std::size_t max_bytes = progress.write_behind ? write_behind_step : std::numeric_limits<std::size_t>::max();
   std::array<iovec, max_pieces> gather;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   std::size_t index = 0;                 // the first piece that is not completely written
-  std::size_t skip = 0;                  // bytes of it that are written
+  std::size_t skip = 0;                  // bytes of it that are already written
   for (;;) {
     std::size_t count = 0;
     std::size_t bytes = 0;
@@ -105,7 +106,7 @@ Status write(const File& file, std::span<const std::span<const std::byte>> piece
     if (count == 0) return {};
     const ssize_t wrote = retry([&] { return ::writev(file.handle(), gather.data(), static_cast<int>(count)); });
     if (wrote < 0) return failed("cannot write", file.name());
-    if (wrote == 0) return failed("cannot write", file.name(), EIO);  // otherwise this loop would not end
+    if (wrote == 0) return failed("cannot write", file.name(), EIO);  // prevents an endless loop
     progress.written += static_cast<std::size_t>(wrote);
     if (progress.write_behind) write_out(file, progress);
     for (auto left = static_cast<std::size_t>(wrote); index < pieces.size(); ++index, skip = 0) {
@@ -129,7 +130,7 @@ Result<std::uint64_t> copy(const File& from, std::uint64_t offset, const File& f
     const ssize_t moved = retry([&] { return ::copy_file_range(from.handle(), &at, file.handle(), nullptr, n, 0); });
     if (moved == 0) break;
     if (moved < 0) {
-      // Two file systems, or one without this call: the caller copies through memory.
+      // The files are on two file systems, or the file system lacks this call: the caller copies through memory.
       if (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EPERM) break;
       return failed("cannot write", file.name());
     }
@@ -154,13 +155,13 @@ Status write_at(const File& file, std::uint64_t offset, std::span<const std::byt
 
 Status reserve(const File& file, std::uint64_t total) {
   if (total < min_reserved || total > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return {};
-  // A file system whose free space is too small may fill it before fallocate fails.
+  // On a file system with too little free space, fallocate may fill it before it fails.
   struct ::statvfs disk {};
   if (retry([&] { return ::fstatvfs(file.handle(), &disk); }) == 0 && disk.f_blocks != 0 &&
       total / std::max<std::uint64_t>(disk.f_frsize, 1) > disk.f_bavail) {
     return failed("cannot write", file.name(), ENOSPC);
   }
-  // The size stays, so that the file's size always equals the bytes written.
+  // The file's size does not change, so that it always equals the number of bytes written.
   if (retry([&] { return ::fallocate(file.handle(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(total)); }) == 0)
     return {};
   if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) return failed("cannot write", file.name());

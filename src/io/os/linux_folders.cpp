@@ -17,7 +17,7 @@ struct CloseStream {
 };
 using Stream = std::unique_ptr<DIR, CloseStream>;
 
-/// Returns true if `leaf` is the name of this file or folder, or nothing, with errno, if that is unknown.
+/// Returns true if `leaf` is a name of this file or folder; nullopt, with errno, if that is unknown.
 std::optional<bool> names(const Folder& folder, const std::string& leaf, const struct stat& file) noexcept {
   struct stat named = {};
   if (retry([&] { return ::fstatat(folder.file.handle(), leaf.c_str(), &named, AT_SYMLINK_NOFOLLOW); }) == 0) {
@@ -26,14 +26,14 @@ std::optional<bool> names(const Folder& folder, const std::string& leaf, const s
   return errno == ENOENT ? std::optional(false) : std::nullopt;
 }
 
-/// Empties and removes a folder. Returns true if nothing of it is left.
+/// Empties and removes a folder. Returns true if all of it is gone.
 bool empty_and_remove(int at, const char* leaf, dev_t device, int depth) {
   const int fd = retry([&] { return ::openat(at, leaf, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
   if (fd < 0) return errno == ENOENT;
   const Folder folder{File(fd, {}), true};
   struct stat status = {};
   if (retry([&] { return ::fstat(fd, &status); }) != 0 || status.st_dev != device) return false;
-  // Lists all names first: removing entries during the listing may skip some.
+  // Lists all names first, because removing entries during the listing may skip some.
   const auto found = entries(folder, std::numeric_limits<std::size_t>::max());
   if (!found) return false;
   for (const Entry& entry : *found) {
@@ -50,7 +50,8 @@ bool empty_and_remove(int at, const char* leaf, dev_t device, int depth) {
 
 std::size_t list(const Folder& folder, const std::function<void(std::string_view)>& visit) {
   if (!folder.readable) return 0;
-  // Opened again: fdopendir takes ownership of the descriptor, and a copy would share the reading position.
+  // Opens the folder again: fdopendir takes ownership of the descriptor, and a duplicate would share the reading
+  // position.
   const int fd = retry([&] { return ::openat(folder.file.handle(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd < 0) return 0;
   const Stream stream(::fdopendir(fd));
@@ -73,11 +74,12 @@ void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) 
   struct stat status = {};
   if (retry([&] { return ::fstat(fd, &status); }) == 0 && kind_of(status.st_mode) == kind &&
       retry([&] { return ::flock(fd, LOCK_SH | LOCK_NB); }) == 0) {
-    // Removed under the lock: a maker between creation and locking waits, and then finds that it is gone.
+    // Removes the file under the lock. A process between creating and locking it waits, and then finds that the file is
+    // gone.
     if (kind == Kind::regular) {
       remove(folder, leaf);
     } else if (names(folder, leaf, status) == true) {
-      // By now its maker may have renamed it to its final name, and then released the lock.
+      // Its creator may have renamed it to its final name meanwhile, and then released the lock.
       remove_tree(folder, leaf, max_depth + 1);
     }
   }
@@ -87,7 +89,7 @@ void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) 
 Result<std::uint64_t> free_bytes(const Folder& folder) {
   struct statvfs status = {};
   if (retry([&] { return ::fstatvfs(folder.file.handle(), &status); }) != 0) {
-    return failed("cannot find out the free space", folder.file.name());
+    return failed("cannot determine the free space", folder.file.name());
   }
   return std::uint64_t{status.f_bavail} * status.f_frsize;
 }
@@ -108,13 +110,13 @@ Result<Folder> create_folder(const Folder& folder, const std::string& leaf, bool
   }
   const int fd = retry([&] { return ::openat(at, leaf.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
   if (fd < 0) {
-    if (errno == ENOENT) return Folder();  // treated as abandoned
+    if (errno == ENOENT) return Folder();  // another process treated it as abandoned
     const int code = errno;
     static_cast<void>(retry([&] { return ::unlinkat(at, leaf.c_str(), AT_REMOVEDIR); }));
     return failed("cannot open the folder", name, code);
   }
   Folder made{File(fd, std::move(file_name)), true};
-  // Waits like create().
+  // Waits for the lock, as create() does.
   static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
   struct stat status = {};
   const bool known = retry([&] { return ::fstat(fd, &status); }) == 0;

@@ -12,13 +12,13 @@ namespace stele::inline v0::detail::os {
 
 namespace {
 
-// Maximum number of links in a path, equal to the kernel's.
+// Maximum number of links in a path: the kernel's limit.
 constexpr int max_links = 40;
 // Maximum number of lookups of a path within a folder: the system returns EAGAIN while other processes rename parts of
 // the path.
 constexpr int max_resolutions = 100;
 
-/// Replaces openat2() on systems without it: opens each part of the path separately, and follows no link.
+/// Replaces openat2() on systems without it: opens each part of the path separately, without following links.
 int open_by_parts(int folder, std::string_view path, int flags) {
   File above;
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
@@ -46,7 +46,7 @@ int open_path(const Path& path, int flags) {
     fd = retry([&] { return ::syscall(SYS_openat2, start_of(path), path.text.c_str(), &how, sizeof how); });
     if (fd >= 0 || errno != EAGAIN) break;
   }
-  // EPERM: a sandbox that does not know the call.
+  // EPERM: a sandbox that does not allow the call.
   if (fd < 0 && (errno == ENOSYS || errno == EPERM)) return open_by_parts(start_of(path), path.text, flags);
   return static_cast<int>(fd);
 }
@@ -84,7 +84,7 @@ Result<bool> leads_to(const Path& path, const File& file) {
   STELE_TRY_ASSIGN(const Info own, status(file));
   const auto found = status(path);
   if (found) return found->id == own.id;
-  if (found.error().code() == Errc::not_found) return false;  // below a file
+  if (found.error().code() == Errc::not_found) return false;  // the path leads through a file
   return found.error();
 }
 
@@ -113,14 +113,14 @@ Result<std::string> resolve_links(const Path& path) {
     const ssize_t length =
         retry([&] { return ::readlinkat(start_of(path), current.c_str(), target.data(), target.size()); });
     if (length < 0) {
-      if (errno == EINVAL || errno == ENOENT) return current;  // no link, or nothing there yet
+      if (errno == EINVAL || errno == ENOENT) return current;  // not a link, or it does not exist yet
       return failed("cannot follow", path.name);
     }
     const std::string_view next(target.data(), static_cast<std::size_t>(length));
     if (next.size() == target.size()) return failed("cannot follow", path.name, ENAMETOOLONG);
     // A relative link starts from the folder that contains the link.
     if (!next.starts_with('/')) {
-      current.erase(current.rfind('/') + 1);  // npos + 1: there is no folder in the path
+      current.erase(current.rfind('/') + 1);  // npos + 1 is 0: the path has no folder
       current += next;
     } else {
       current = next;
@@ -143,7 +143,7 @@ Result<Folder> open_folder(const Path& path) {
   const auto open = [&](int how) { return open_path(path, how | O_DIRECTORY | O_CLOEXEC); };
   const int fd = open(O_RDONLY);
   if (fd >= 0) return Folder{File(fd, std::move(name)), true};
-  // Write and search rights are enough to replace a file in it.
+  // Write and search permissions suffice to replace a file in it.
   const int place = errno == EACCES ? open(O_PATH) : -1;
   if (place < 0) return cannot_open("cannot open the folder", path);
   return Folder{File(place, std::move(name)), false};

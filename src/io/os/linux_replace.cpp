@@ -14,17 +14,17 @@ namespace {
 constexpr std::size_t max_access_list = std::size_t{64} << 10;
 
 constexpr const char* access_list = "system.posix_acl_access";
-constexpr const char* default_list = "system.posix_acl_default";  // of a folder, for its new files
+constexpr const char* default_list = "system.posix_acl_default";  // of a folder, for new files in it
 
-/// Keeps an access list, which chmod cannot set. Returns false if there is one that could not be kept.
+/// Copies an access list, which chmod cannot set. Returns false if there is a list that could not be kept.
 bool keep_list(const char* attribute, const Folder& folder, const std::string& leaf, const File& file) {
-  // There is no getxattrat; /proc leads from the folder to the file without its path.
+  // getxattrat is not available; /proc leads from the folder to the file without the folder's path.
   const std::string path = "/proc/self/fd/" + std::to_string(folder.file.handle()) + "/" + leaf;
   const ssize_t size = retry([&] { return ::getxattr(path.c_str(), attribute, nullptr, 0); });
   if (size <= 0) {
     if (size < 0 && errno != ENODATA && errno != EOPNOTSUPP && errno != ENOENT) return false;
-    // There is no list, or the file system has none. Also removes a list that the new file may have inherited from its
-    // folder.
+    // There is no list, or the file system does not support lists. Also removes a list that the new file may have
+    // inherited from its folder.
     static_cast<void>(retry([&] { return ::fremovexattr(file.handle(), attribute); }));
     return true;
   }
@@ -36,7 +36,7 @@ bool keep_list(const char* attribute, const Folder& folder, const std::string& l
                      }) == 0;
 }
 
-/// Returns true if this error may mean that the file system, or the system, lacks this kind of rename.
+/// Returns true if this error may mean that the file system or the system does not support this kind of rename.
 bool lacks_flags(int code) noexcept { return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP; }
 
 }  // namespace
@@ -45,7 +45,7 @@ Result<File> open_locked(const Path& path) {
   STELE_TRY(check_path(path));
   std::string name = path.name;
   const auto open = [&](int how) { return open_path(path, how | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); };
-  int fd = open(O_RDWR);  // NFS locks no file that is open for reading only
+  int fd = open(O_RDWR);  // NFS cannot lock a file that is open only for reading
   if (fd < 0 && (errno == EACCES || errno == EPERM || errno == EROFS || errno == EISDIR)) fd = open(O_RDONLY);
   if (fd < 0) return cannot_open("cannot open", path);
   File file(fd, std::move(name));
@@ -64,9 +64,9 @@ Result<File> create(const Folder& folder, const std::string& leaf, bool secret, 
   if (fd < 0 && errno == EEXIST) return File();
   if (fd < 0) return failed("cannot create a temporary file next to it", name);
   File file(fd, std::move(file_name));
-  // On a file system without locks, remove_abandoned() gets none either and removes nothing.
+  // On a file system without locks, remove_abandoned() cannot lock either and removes nothing.
   static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
-  // Between creation and locking, another process may have treated it as abandoned.
+  // Between creation and locking, another process may have removed it as abandoned.
   struct stat status = {};
   if (retry([&] { return ::fstat(fd, &status); }) != 0) {
     const int code = errno;
@@ -92,10 +92,11 @@ Status keep_permissions(const Folder& folder, const std::string& leaf, const Fil
   };
   const bool group_kept = now.st_gid == old.st_gid || give(static_cast<uid_t>(-1), old.st_gid);
   const bool owner_kept = now.st_uid == old.st_uid || give(old.st_uid, static_cast<gid_t>(-1));
-  if (!owner_kept || !group_kept) mode &= 0777U;  // running as another user or group than before
+  if (!owner_kept || !group_kept) mode &= 0777U;  // this process runs as a different user or group than before
   bool list_kept = keep_list(access_list, folder, leaf, file);
   if (S_ISDIR(now.st_mode)) list_kept = keep_list(default_list, folder, leaf, file) && list_kept;
-  // The group's rights were for another group, or are the bound of a lost list: replaces them by those of all users.
+  // The group permissions were for another group, or are the mask of a lost access list: replaces them by those of all
+  // users.
   if (!group_kept || !list_kept) mode = (mode & ~mode_t{070}) | ((mode & 07U) << 3U);
   if (retry([&] { return ::fchmod(file.handle(), mode); }) != 0 && errno != EPERM && errno != EOPNOTSUPP) {
     return failed("cannot set the permissions", file.name());
@@ -115,7 +116,7 @@ Status rename_new(const Folder& folder, const std::string& from, const std::stri
   if (retry([&] { return ::renameat2(fd, from.c_str(), fd, to.c_str(), RENAME_NOREPLACE); }) == 0) return {};
   if (errno == EEXIST) return target_exists(name);
   if (!lacks_flags(errno)) return failed("cannot rename the temporary file", name);
-  // A file gets a second name only if the name is free.
+  // linkat() gives a file a second name only if the name is free.
   if (retry([&] { return ::linkat(fd, from.c_str(), fd, to.c_str(), 0); }) == 0) {
     remove(folder, from);
     return {};
@@ -123,7 +124,7 @@ Status rename_new(const Folder& folder, const std::string& from, const std::stri
   if (errno == EEXIST) return target_exists(name);
   const int code = errno;
   struct stat status = {};
-  // A folder has one name. It replaces only an empty folder, so that nothing is lost.
+  // A folder has only one name. The rename replaces only an empty folder, so that no data is lost.
   if (retry([&] { return ::fstatat(fd, from.c_str(), &status, AT_SYMLINK_NOFOLLOW); }) == 0 &&
       S_ISDIR(status.st_mode)) {
     return rename(folder, from, to, name);
@@ -132,10 +133,10 @@ Status rename_new(const Folder& folder, const std::string& from, const std::stri
 }
 
 Status sync_folder(const Folder& folder, const File& entry) {
-  // A folder that cannot be opened for reading cannot be synced, so the whole file system is.
+  // A folder that cannot be opened for reading cannot be synced, so the whole file system is synced.
   const int done = retry([&] { return folder.readable ? ::fsync(folder.file.handle()) : ::syncfs(entry.handle()); });
   if (done == 0 || errno == EINVAL) return {};
-  return failed("the file is in place, but its folder cannot be synced", entry.name());
+  return failed("the file is saved, but its folder cannot be synced", entry.name());
 }
 
 void remove(const Folder& folder, const std::string& path) noexcept {
@@ -145,7 +146,7 @@ void remove(const Folder& folder, const std::string& path) noexcept {
 Status exchange(const Folder& folder, const std::string& a, const std::string& b, const std::string& name) {
   const int fd = folder.file.handle();
   if (retry([&] { return ::renameat2(fd, a.c_str(), fd, b.c_str(), RENAME_EXCHANGE); }) == 0) return {};
-  // Also impossible for a mount point, or a folder of an image's lower layer (overlayfs).
+  // Also impossible for a mount point, and for a folder of an image's lower layer (overlayfs).
   if (lacks_flags(errno) || errno == EBUSY || errno == EXDEV) return not_in_one_step(name);
   return failed("cannot replace", name);
 }

@@ -1,4 +1,4 @@
-// Signals that ask a program to save: counted, never acted on here.
+// Counts signals that ask a program to save. Never acts on them.
 #include <csignal>
 
 #include <array>
@@ -13,7 +13,7 @@ namespace {
 constexpr int signal_count_max = 65;
 
 struct Caught {
-  std::atomic<std::uint64_t> count{0};  // lock-free: written by the handler
+  std::atomic<std::uint64_t> count{0};  // lock-free, because the signal handler writes it
   int users = 0;
   struct sigaction before = {};
 };

@@ -1,6 +1,6 @@
-// The only component that calls the operating system. Thin functions: they retry interrupted calls, complete partial
-// ones, and return errors with the file's name and the system's message. Each system has its own sources; linux*.cpp
-// first.
+// The only component that calls the operating system. Its thin functions retry interrupted calls, complete partial
+// ones, and return errors with the file's name and the system's message. Each system has its own sources; so far only
+// linux*.cpp.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@
 
 namespace stele::inline v0::detail {
 
-/// guarded(), with errors that name `file`.
+/// Calls guarded() and adds the name `file` to errors.
 template <class Body>
 auto guarded(std::string_view file, Body&& body) -> decltype(body()) {
   auto result = guarded(std::forward<Body>(body));
   if (result || !result.error().file().empty()) return result;
-  std::string name;  // stays empty if there is no memory for it
+  std::string name;  // remains empty if memory runs out
   static_cast<void>(guarded([&]() -> Status {
     name = file;
     return {};
@@ -68,14 +68,14 @@ class File {
   std::string name_;
 };
 
-/// A folder to look up names in, with a path of any length and independently of the working folder.
+/// A folder from which names are looked up, at a path of any length and independently of the working folder.
 struct Folder {
   File file;
   bool readable = false;  // true if it can be listed and synced; false for a folder that may only be written to
 };
 
-/// A path, looked up from an open folder, which must outlive it, or from the working folder. Opening a file or folder
-/// from an open folder never leaves that folder: a link that leads out of it is an error.
+/// A path that is looked up from an open folder, which must outlive it, or from the working folder. Opening a file or
+/// folder from an open folder never leaves that folder: a link that leads out of it is an error.
 struct Path {
   Path(std::string path) : text(std::move(path)), name(text) {}  // NOLINT(google-explicit-constructor)
   Path(const Folder* folder, std::string path, std::string called)
@@ -117,71 +117,70 @@ enum class Kind : std::uint8_t {
 struct Info {
   Kind kind = Kind::missing;
   std::uint64_t size = 0;
-  std::pair<std::uint64_t, std::uint64_t> id{};  // equal for all names of a file
+  std::pair<std::uint64_t, std::uint64_t> id{};  // the same for all names of a file
 };
 
 // ---- paths
 
-/// Returns the status of the target of `path`, links followed. A missing target is no error (Kind::missing).
+/// Returns the status of the target of `path`, after following links. A missing target is not an error (Kind::missing).
 Result<Info> status(const Path& path);
 Result<Info> status(const File& file);
-/// Returns the status of a path from an open folder. A target outside of that folder is Kind::other.
+/// Returns the status of a path that starts from an open folder. A target outside that folder is Kind::other.
 Result<Info> status_beneath(const Path& path);
-/// Returns true if `path` leads to exactly this file or folder, links followed.
+/// Returns true if `path` leads, after following links, to exactly this file or folder.
 Result<bool> leads_to(const Path& path, const File& file);
-/// Returns true if both are one file, under any names.
+/// Returns true if both are the same file, under any names.
 bool same_file(const File& a, const File& b) noexcept;
-/// Returns true if both are in one file system.
+/// Returns true if both are in the same file system.
 Result<bool> same_system(const File& a, const File& b);
-/// Follows the links of the last part of `path`, also to a name that does not exist yet.
+/// Follows links in the last segment of `path`, even to a name that does not exist yet.
 Result<std::string> resolve_links(const Path& path);
 /// Returns an error if this process may not write to the existing file or folder `path`.
 Status check_writable(const Path& path);
 
 // ---- reading
 
-/// Opens a file or folder without waiting: a FIFO opens at once (and status() returns its kind).
+/// Opens a file or folder without waiting: a FIFO opens immediately (and status() returns its kind).
 Result<File> open_for_reading(const Path& path);
-/// Fills `out` from `offset` on. Returns the number of bytes read (fewer than requested only at the end). Safe from
-/// several threads.
+/// Fills `out` from `offset` on. Returns the number of bytes read (fewer than requested only at the end). Thread-safe.
 Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<std::byte> out);
 /// Maps the first `size` bytes as private, writable memory. `size` is not 0.
 Result<Mapping> map_private(const File& file, std::size_t size);
 
 // ---- writing
 
-/// The number of bytes written to a file, and of those whose output the system has started, which sync() need not
-/// start.
+/// The number of bytes written to a file, and the number of those that the system has already started to write out, so
+/// that sync() need not start them.
 struct Progress {
   std::uint64_t written = 0;
   std::uint64_t started = 0;
-  bool write_behind = false;  // start the output while writing
+  bool write_behind = false;  // start to write out while writing
 };
 
-/// Opens an existing FIFO or device to write through; waits until a FIFO has a reader.
+/// Opens an existing FIFO or device for writing; waits until a FIFO has a reader.
 Result<File> open_for_writing(const Path& path);
 /// Appends the pieces in order.
 Status write(const File& file, std::span<const std::span<const std::byte>> pieces, Progress& progress);
-/// Appends `size` bytes from `offset` of another file, moved or shared by the system. Returns the number of bytes
+/// Appends `size` bytes from `offset` of another file, copied or shared by the system. Returns the number of bytes
 /// copied, which is smaller if the system cannot copy, or at the end of the file.
 Result<std::uint64_t> copy(const File& from, std::uint64_t offset, const File& file, std::uint64_t size,
                            Progress& progress);
-/// Replaces existing bytes. Appending continues after the last byte.
+/// Overwrites existing bytes. Later writes still append after the last byte.
 Status write_at(const File& file, std::uint64_t offset, std::span<const std::byte> bytes);
-/// Preallocates `total` bytes in an empty file, so that a full disk is reported now and writing need not allocate page
+/// Preallocates `total` bytes in an empty file, so that a full disk is reported now and writing does not allocate page
 /// by page. Does nothing if the file system cannot preallocate.
 Status reserve(const File& file, std::uint64_t total);
 /// Releases the preallocated bytes after the `size` bytes that were written.
 Status release_above(const File& file, std::uint64_t size);
 /// Makes the data survive a power loss. A file that cannot be synced (a FIFO, a terminal) counts as synced.
 Status sync(const File& file);
-/// Reports errors that some file systems (NFS, quotas) keep until a file is closed. The file stays open.
+/// Reports errors that some file systems (NFS, quotas) delay until a file is closed. The file remains open.
 Status flush(const File& file);
 
 // ---- replacing a file
 
-/// Opens an existing file, and locks it against other calls of this function, by any process or thread, until it is
-/// closed. Returns a File that is not open if it is locked. A file system without locks locks nothing.
+/// Opens an existing file, and locks it against other calls of this function by any process or thread until it is
+/// closed. Returns a File that is not open if the file is already locked. Does not lock on a file system without locks.
 Result<File> open_locked(const Path& path);
 Result<Folder> open_folder(const Path& path);
 /// Returns the maximum length of a file name in the folder.
@@ -193,58 +192,58 @@ Result<File> create(const Folder& folder, const std::string& leaf, bool secret, 
 /// Gives `file` the permissions of the existing `leaf` (and its owner, group and access lists if this user may). Does
 /// nothing if `leaf` is missing or of another kind. A permission that cannot be kept never widens read or write access.
 Status keep_permissions(const Folder& folder, const std::string& leaf, const File& file);
-/// Renames `from` to `to` and replaces `to`, in one step; a folder replaces only an empty one. Errors: exists (a folder
-/// that is not empty).
+/// Renames `from` to `to` in one step and replaces `to`; a folder can replace only an empty folder. Errors: exists (the
+/// folder is not empty).
 Status rename(const Folder& folder, const std::string& from, const std::string& to, const std::string& name);
 /// Renames `from` to `to`, which must not exist. Errors: exists.
 Status rename_new(const Folder& folder, const std::string& from, const std::string& to, const std::string& name);
 /// Makes a rename survive a power loss. `entry` is a file in the folder.
 Status sync_folder(const Folder& folder, const File& entry);
 void remove(const Folder& folder, const std::string& path) noexcept;
-/// Calls `visit` with every name in the folder. Returns the number of names: 0 for a folder that cannot be listed.
+/// Calls `visit` with every name in the folder. Returns the number of names; 0 if the folder cannot be listed.
 std::size_t list(const Folder& folder, const std::function<void(std::string_view)>& visit);
-/// Removes `leaf` if it is of this kind, a regular file or a folder, and its maker is gone: no process has the lock
-/// that create() or create_folder() took. The lock also shows makers in other containers and on other hosts, whose
-/// process ids mean nothing here.
+/// Removes `leaf` if it is of this kind (a regular file or a folder) and no process holds the lock that create() or
+/// create_folder() took. The lock also protects files of processes in other containers and on other hosts, whose
+/// process ids have no meaning here.
 void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) noexcept;
 
 // ---- folders
 
 /// Returns the number of bytes that this user may still write to the folder's file system.
 Result<std::uint64_t> free_bytes(const Folder& folder);
-/// Makes a folder. Returns false if the name is taken.
+/// Creates a folder. Returns false if the name is taken.
 Result<bool> make_folder(const Path& path);
 /// Creates a folder, locked like a file of create(). Returns a Folder that is not open if the name is taken.
 Result<Folder> create_folder(const Folder& folder, const std::string& leaf, bool secret, const std::string& name);
-/// Opens `leaf` itself, no link, for listing.
+/// Opens `leaf` itself, without following a link, for listing.
 Result<Folder> open_below(const Folder& folder, const std::string& leaf);
 struct Entry {
   std::string name;
-  Kind kind = Kind::missing;  // of a link: its target's kind, or missing if it has no target
+  Kind kind = Kind::missing;  // for a link, the kind of its target, or missing if it has no target
   bool link = false;
 };
 /// Returns all names except "." and "..". Errors: limit (more than `max_names`).
 Result<std::vector<Entry>> entries(const Folder& folder, std::size_t max_names);
-/// Swaps two names, in one step. Errors: exists, if that is impossible here.
+/// Swaps two names in one step. Errors: exists, if the file system cannot swap.
 Status exchange(const Folder& folder, const std::string& a, const std::string& b, const std::string& name);
 /// Removes a folder with its contents. Never follows a link or leaves the file system; at most `depth` levels.
 void remove_tree(const Folder& folder, const std::string& leaf, int depth) noexcept;
-/// Maximum number of nested folders that are listed.
+/// Maximum nesting of folders in a listing.
 inline constexpr int max_depth = 64;
 
 // ---- processes, memory
 
 std::uint64_t process_id() noexcept;
 bool process_lives(std::uint64_t id) noexcept;
-/// Catches a signal from now on: it is counted instead of ending the process. Calls nest.
+/// Starts to catch a signal: it is counted instead of ending the process. Calls nest.
 Status catch_signal(int signal);
-/// Undoes one catch_signal(); the last one restores the previous handling.
+/// Reverts one catch_signal(); the last call restores the previous handling.
 void release_signal(int signal) noexcept;
-/// Returns how often a caught signal has arrived.
+/// Returns the number of times that a caught signal has arrived.
 std::uint64_t signal_count(int signal) noexcept;
-/// Advises the system to use huge pages for the parts of this memory that fill whole ones.
+/// Advises the system to use huge pages for the parts of this memory that fill whole huge pages.
 void advise_huge_pages(void* memory, std::size_t size) noexcept;
-/// The size and alignment of a huge page.
+/// Size and alignment of a huge page.
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 }  // namespace os
