@@ -12,13 +12,13 @@ namespace stele::inline v0 {
 
 namespace detail {
 
-/// Continues a CRC-32 over more bytes; a `crc` of 0 starts a new one.
+/// Continues a CRC-32 with more bytes; a `crc` of 0 starts a new one.
 using Crc32 = std::uint32_t (*)(std::uint32_t crc, const void* data, std::size_t size) noexcept;
-/// Returns uninitialised memory aligned to 64 bytes, or nullptr for size 0. Large blocks are aligned to huge pages,
-/// with the advice given. Throws std::bad_alloc. The memory is uninitialised because zeroing costs as much as reading
-/// the file (performance.md).
+/// Returns uninitialised memory aligned to 64 bytes, or nullptr for size 0. Large blocks are aligned to huge pages, and
+/// the system is advised to use huge pages. Throws std::bad_alloc. The memory is uninitialised because zeroing costs as
+/// much as reading the file (performance.md).
 STELE_EXPORT void* allocate(std::size_t size);
-/// Frees memory of allocate(); `size` is the size that was requested.
+/// Frees memory from allocate(); `size` is the requested size.
 STELE_EXPORT void deallocate(void* memory, std::size_t size) noexcept;
 }  // namespace detail
 
@@ -45,7 +45,7 @@ class Bytes {
   const std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
-  /// Shortens the content; keeps the memory.
+  /// Shortens the content without freeing memory.
   void truncate(std::size_t size) noexcept { size_ = size < size_ ? size : size_; }
   std::span<const std::byte> span() const noexcept { return {data_, size_}; }
   std::span<std::byte> span() noexcept { return {data_, size_}; }

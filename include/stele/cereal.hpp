@@ -1,11 +1,11 @@
 // Values of any type with a cereal function: `config` listed in STELE_MODULE is saved as a Value. One bounded pair of
-// archives converts between the type and the Value; formats encode Values and never see the type. cereal's own archives
-// are not used: they allocate the size that a file declares and overflow the stack (docs/dependencies.md). Needs
-// exceptions and RTTI, as cereal does.
+// archives converts between the type and the Value; formats encode Values and never depend on the type. stele does not
+// use cereal's own archives, because they allocate the size that a file declares and overflow the stack
+// (docs/dependencies.md). Like cereal, this header needs exceptions and RTTI.
 //
-// Mapping: named values (cereal::make_nvp, CEREAL_NVP) and unnamed ones are the entries of a map ("value0", …). An
+// Mapping: named values (cereal::make_nvp, CEREAL_NVP) and unnamed values are the entries of a map ("value0", …). An
 // array, or a container that passes its size, is a list. Numbers, bools, strings and the result of save_minimal are
-// plain Values. An enum with a Boost.Describe description is its name. cereal::binary_data is bytes.
+// plain Values. An enum with a Boost.Describe description is stored as its name, and cereal::binary_data as bytes.
 #pragma once
 
 #include <cstddef>
@@ -102,8 +102,8 @@ void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, cereal::SizeTag<T>& tag) {
 }
 
 namespace detail {
-/// Loads the elements one by one. cereal's own functions make all of them first, and an element may be large although
-/// the file has only one byte for it.
+/// Loads the elements one by one. cereal's own functions create all elements first, and an element may be large
+/// although the file has only one byte for it.
 template <class C>
 void load_elements(ValueReader& archive, C& elements) {
   const std::uint64_t n = archive.size();
@@ -140,7 +140,7 @@ inline constexpr bool is_deferred = false;
 template <class T>
 inline constexpr bool is_deferred<cereal::DeferredData<T>> = true;
 
-/// Returns true for classes and containers, which open a level; types that are a Value by themselves do not. (A class
+/// Returns true for classes and containers, which open a level; types that are a Value themselves do not. (A class
 /// version turns the result of save_minimal into an entry of a level.)
 template <class T>
 consteval bool opens_level() {
@@ -184,10 +184,10 @@ void epilogue(ValueReader& archive, const T& object) {
 
 namespace detail {
 
-/// Reads an object; returns the expected type if the value does not fit. All other exceptions of cereal or the user's
-/// function are also returned like this, except a lack of memory.
+/// Reads an object; returns the expected type if the value does not fit. Returns all other exceptions of cereal or of
+/// the user's function in the same form, except std::bad_alloc.
 inline std::string_view read_archive(const Value& value, void* object, void (*load)(ValueReader&, void*)) {
-  // The text must outlive the exception; the loader copies it at once.
+  // The text must outlive the exception; the loader copies it immediately.
   thread_local std::string expected;
   try {
     ValueReader archive(value);
@@ -207,7 +207,7 @@ inline std::string_view read_archive(const Value& value, void* object, void (*lo
 
 }  // namespace detail
 
-/// Every type that cereal can write and read, except tensors, containers, modules and plain aggregates.
+/// All types that cereal can write and read, except tensors, containers, modules and plain aggregates.
 template <class T>
 requires(!detail::is_plain_value<T> && cereal::traits::is_output_serializable<T, ValueWriter>::value &&
          cereal::traits::is_input_serializable<T, ValueReader>::value) struct value_traits<T> {

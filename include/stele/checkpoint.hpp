@@ -1,5 +1,5 @@
-// Checkpoint: a model that can be trained further: parameters, graph, training configuration, optimizer state. Archives
-// and SameDiff files store all of it.
+// Checkpoint: a model with everything needed to continue its training: parameters, graph, training configuration,
+// optimizer state. Archives and SameDiff files store all of these.
 #pragma once
 
 #include <optional>
@@ -27,13 +27,13 @@ struct Checkpoint {
 class STELE_EXPORT CheckpointFormat : public Format {
  public:
   ~CheckpointFormat() override;
-  /// Opens a file like open(), with its graph, training configuration and optimizer state. All arrays stay lazy.
+  /// Opens a file like open(), including its graph, training configuration and optimizer state. All arrays are lazy.
   virtual Result<Checkpoint> open_checkpoint(SourcePtr source, const OpenContext& context) const = 0;
-  /// Returns false if the files have no place for a graph: a loss then.
+  /// Returns false if the files cannot store a graph, which is then a loss.
   virtual bool stores_graphs() const noexcept { return true; }
-  /// Writes a checkpoint like write(). The capabilities and the precision concern its parameters alone.
+  /// Writes a checkpoint like write(). The capabilities and the precision apply to its parameters only.
   virtual Status write_checkpoint(const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options) const = 0;
-  /// Writes a checkpoint that has parameters only.
+  /// Writes a checkpoint that has only parameters.
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const final;
 };
 
@@ -45,7 +45,7 @@ STELE_EXPORT Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, 
                                                 const LoadOptions& options);
 }  // namespace detail
 
-/// Opens all parts of a file of this format. All arrays stay lazy. `format` must outlive them.
+/// Opens all parts of a file of this format. All arrays are lazy. `format` must outlive them.
 inline Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, const Input& from,
                                           const LoadOptions& options = default_load_options()) {
   return detail::open_checkpoint(format, from, options);
@@ -65,7 +65,7 @@ class CheckpointRecorder : public Recorder<FormatType, Settings> {
                       const SaveOptions& options = default_save_options()) const {
     return detail::save_checkpoint(Base::format(), precision_spec<Settings>(), checkpoint, to, options);
   }
-  /// Opens all parts of a file. All arrays stay lazy.
+  /// Opens all parts of a file. All arrays are lazy.
   Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {
     return detail::open_checkpoint(Base::format(), from, options);
   }

@@ -18,8 +18,8 @@
 #define STELE_EXCEPTIONS 0
 #endif
 
-// 0, set for the whole program: the library allocates no memory, so nothing of malloc is linked. Only the `.stele`
-// reader and the writer of stele_writer.hpp are then available (docs/guide/embedded.md).
+// STELE_HEAP=0, set for the whole program: the library allocates no memory, so the program does not link malloc. Only
+// the `.stele` reader and the writer in stele_writer.hpp are then available (docs/guide/embedded.md).
 #ifndef STELE_HEAP
 #define STELE_HEAP __STDC_HOSTED__
 #endif

@@ -10,7 +10,7 @@
 
 namespace stele::inline v0 {
 
-/// The type of a tensor's elements. The numbers are the codes of the `.stele` format (docs/formats/stele.md) and are
+/// The type of a tensor's elements. The numbers are the codes in the `.stele` format (docs/formats/stele.md) and are
 /// never reused. Names follow the OCP/ML convention: f8_e4m3fn has 4 exponent and 3 mantissa bits, and "fn" means
 /// finite values and NaN only.
 enum class DType : std::uint16_t {
@@ -41,7 +41,7 @@ enum class DType : std::uint16_t {
   c64 = 33,   // two f32: real, imaginary
   c128 = 34,  // two f64
   string = 40,
-  opaque = 41,  // a vendor's own encoding; the leaf's annotations name it
+  opaque = 41,  // a vendor-specific encoding; the leaf's annotations name it
   // Blocks: 64 + the number of the type in ggml (GGUF). A block holds consecutive elements of the last axis, with their
   // scales (stele/precision/blocks.hpp).
   q4_0 = 66,
@@ -98,7 +98,7 @@ struct BlockType {
   BlockSize size;
 };
 
-// From the first block dtype on. Sizes: ggml-common.h of ggml d99724f.
+// Indexed from the first block dtype. Sizes: ggml-common.h of ggml d99724f.
 inline constexpr BlockType block_types[] = {
     {"q4_0", {32, 18}},
     {"q4_1", {32, 20}},
@@ -151,7 +151,7 @@ constexpr BlockType block_type(DType d) noexcept {
 
 }  // namespace detail
 
-/// Returns the size of a block; {0, 0} for a dtype that is not one of blocks.
+/// Returns the size of a block; {0, 0} for a dtype that is not a block dtype.
 constexpr BlockSize block_size(DType d) noexcept { return detail::block_type(d).size; }
 constexpr bool is_block(DType d) noexcept { return block_size(d).elements != 0; }
 
@@ -198,8 +198,8 @@ constexpr unsigned bits(DType d) noexcept {
 /// Returns the size of one element in bytes; 0 for packed (sub-byte), block and unsized dtypes.
 constexpr unsigned element_size(DType d) noexcept { return bits(d) % 8 == 0 ? bits(d) / 8 : 0; }
 
-/// Returns the size in bytes of the unit that is byte-swapped between little- and big-endian machines. A complex number
-/// has two such units.
+/// Returns the size in bytes of the unit whose bytes are swapped between little- and big-endian machines. A complex
+/// number has two such units.
 constexpr unsigned swap_unit(DType d) noexcept {
   if (d == DType::c64) return 4;
   if (d == DType::c128) return 8;
@@ -221,7 +221,7 @@ constexpr DTypeClass dtype_class(DType d) noexcept {
 /// Returns true for the four float types that PrecisionSettings::Float accepts and converts: f64, f32, f16, bf16.
 constexpr bool is_plain_float(DType d) noexcept { return d >= DType::f64 && d <= DType::bf16; }
 
-/// Returns true for codes that this version knows.
+/// Returns true for codes that this version supports.
 constexpr bool is_known(DType d) noexcept { return dtype_class(d) != DTypeClass::none; }
 
 /// Returns "f32", "i64", "bool", "q4_K", …; "none" for an unknown code.
@@ -301,7 +301,7 @@ constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_
 }
 
 /// Counts the elements of a tensor, extent by extent. The product of the nonzero extents must fit 64 bits, even if
-/// another extent is 0: every format refuses a tensor whose strides would overflow.
+/// another extent is 0, because every format refuses a tensor whose strides would overflow.
 class ElementCounter {
  public:
   constexpr void add(std::uint64_t extent) noexcept {
@@ -323,7 +323,7 @@ class ElementCounter {
 };
 
 /// Returns the size in bytes of `count` packed elements (the last byte may be partly used) or of whole blocks of them;
-/// nullopt if it does not fit 64 bits, `count` is not a number of whole blocks, or `d` is unsized.
+/// nullopt if it does not fit 64 bits, if `count` is not a number of whole blocks, or if `d` is unsized.
 constexpr std::optional<std::uint64_t> byte_length(DType d, std::uint64_t count) noexcept {
   if (const BlockSize block = block_size(d); block.elements != 0) {
     return count % block.elements == 0 ? checked_mul(count / block.elements, block.bytes) : std::nullopt;

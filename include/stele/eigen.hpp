@@ -1,5 +1,5 @@
-// Eigen matrices, arrays and vectors as tensors. Column-major ones are written row-major and read back by blocks,
-// without a second copy. Vectors (one column or row at compile time) have rank 1, all others rank 2.
+// Eigen matrices, arrays and vectors as tensors. Column-major objects are written row-major and read back by blocks,
+// without a second copy. Vectors (one column or row at compile time) have rank 1, all other objects rank 2.
 #pragma once
 
 #include <array>

@@ -11,10 +11,10 @@ namespace stele::inline v0 {
 enum class Errc : std::uint16_t {
   none = 0,
   io = 1,                  // the operating system failed to open, read, write, sync or rename
-  not_found = 2,           // no such file
+  not_found = 2,           // the file does not exist
   truncated = 3,           // the data ends before its declared end
-  bad_magic = 4,           // the file has another format
-  unsupported = 5,         // a version, feature or dtype this build does not know
+  bad_magic = 4,           // the file has a different format
+  unsupported = 5,         // a version, feature or dtype that this build does not support
   malformed = 6,           // the bytes violate a rule of the format
   checksum = 7,            // a stored checksum does not match
   limit = 8,               // a bound of Limits or a named constant was exceeded
@@ -34,9 +34,9 @@ enum class Errc : std::uint16_t {
   cancelled = 22,         // the progress callback asked to stop
   invalid_argument = 23,  // an invalid argument: an empty path, a bad pattern
   not_loadable = 24,      // the object cannot be written in place (a const member, a fixed size)
-  value_mismatch = 25,    // the value has another type than the field
+  value_mismatch = 25,    // the value and the field have different types
   exists = 26,            // a set of files already exists and cannot be replaced in one step
-  timed_out = 27,         // another process did not answer in time
+  timed_out = 27,         // another process did not respond in time
   nothing_applied = 28,   // the module uses no entry of the file
 };
 

@@ -7,14 +7,15 @@
 
 namespace stele::inline v0 {
 
-/// The user's thread pool. Without one, a save or load that uses several threads starts them, and ends them when done.
+/// The user's thread pool. Without one, a save or load that uses several threads starts them, and ends them when it
+/// returns.
 class STELE_EXPORT Executor {
  public:
   virtual ~Executor();
-  /// Returns the maximum concurrency: parts that run at a time, counting the caller's thread.
+  /// Returns the maximum concurrency: the number of parts that run at the same time, including the caller's thread.
   virtual unsigned concurrency() const noexcept = 0;
   /// Calls part(context, i) once for each i below `count`, in any order, possibly concurrently, and returns after all
-  /// have ended. `part` throws nothing. Several threads may call run() at a time.
+  /// calls have ended. `part` does not throw. Several threads may call run() at the same time.
   virtual void run(std::size_t count, void (*part)(void* context, std::size_t i), void* context) = 0;
 };
 

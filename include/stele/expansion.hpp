@@ -1,4 +1,4 @@
-// The bound of tensors that share their bytes in a file.
+// Limits the size of tensors that share their bytes in a file.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace stele::inline v0 {
 
-/// Checks that the tensors of an opened file take at most 16 MiB and 64 bytes for each byte that the file holds for
-/// tensors. A file stores the elements of an expanded tensor (a stride of 0), or of tensors at one offset, once: a
-/// kilobyte can declare terabytes. Compressed bytes count as what they expand to. Every save calls this function;
-/// programs that read all elements of a file from elsewhere should too. Limits::total_bytes of the open raises the
-/// bound. Errors: limit.
+/// Checks that the tensors of an opened file take at most 16 MiB plus 64 bytes for each tensor byte in the file. A file
+/// stores the elements of an expanded tensor (a stride of 0), or of tensors at the same offset, once: a kilobyte can
+/// declare terabytes. Compressed bytes count with their expanded size. Every save calls this function; programs that
+/// read all elements of an untrusted file should call it too. Limits::total_bytes of the open call raises the limit.
+/// Errors: limit.
 STELE_EXPORT Status check_expansion(const Snapshot& snapshot);
 
 /// The stored elements of a file's tensors.
 struct Unexpanded {
   Snapshot snapshot;
-  std::vector<std::uint64_t> times;  // how often each leaf of the file has each of its stored elements
+  std::vector<std::uint64_t> times;  // for each leaf of the file: repetitions of each stored element
 };
 
-/// Returns a snapshot in which each expanded tensor (a stride of 0) has its stored elements only, once each, in any
-/// order, as one dimension: for what counts elements, as statistics do. Leaves keep their numbers.
+/// Returns a snapshot in which each expanded tensor (a stride of 0) contains only its stored elements, once each, in
+/// any order, in one dimension: for code that counts elements, such as statistics. Leaves keep their numbers.
 STELE_EXPORT Unexpanded unexpanded(const Snapshot& snapshot);
 
 }  // namespace stele::inline v0

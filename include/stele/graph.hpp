@@ -1,4 +1,5 @@
-// Graph: a computation graph as data, as in SameDiff files and archives. stele saves and loads graphs; it runs none.
+// Graph: a computation graph as data, as in SameDiff files and archives. stele saves and loads graphs, but does not run
+// them.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,8 @@
 
 namespace stele::inline v0 {
 
-/// A small array inside a graph: an operation's scalar or property. `bytes` are row-major and little-endian; for the
-/// dtype `string`, `strings` contains the elements instead.
+/// A small array in a graph: an operation's scalar or property. `bytes` are row-major and little-endian; if the dtype
+/// is `string`, `strings` contains the elements instead.
 struct GraphArray {
   DType dtype = DType::none;
   std::vector<std::uint64_t> shape;
@@ -24,16 +25,16 @@ struct GraphArray {
   friend bool operator==(const GraphArray&, const GraphArray&) = default;
 };
 
-/// The kind of a variable. The numbers are those of the files (libnd4j's VarType).
+/// The kind of a variable. The numbers are those in files (libnd4j's VarType).
 enum class VariableKind : std::int8_t { variable = 0, constant = 1, array = 2, placeholder = 3, sequence = 4 };
 
-/// A value in a graph. Its array, if it has one, is the parameter tensor of that name.
+/// A value in a graph. Its array, if there is one, is the parameter tensor with the same name.
 struct GraphVariable {
   std::string name;
   VariableKind kind = VariableKind::array;
   DType dtype = DType::none;  // none: unknown
-  /// Absent: unknown; -1: an unknown extent. If it has no axes but the tensor's shape is [0], the array is ND4J's empty
-  /// scalar.
+  /// nullopt: unknown; -1: an unknown extent. If it has no axes but the tensor's shape is [0], the array is ND4J's
+  /// empty scalar.
   std::optional<std::vector<std::int64_t>> shape;
   std::vector<std::string> control_dependencies;         // operations that come before it
   std::vector<std::string> control_dependency_of;        // operations that come after it
@@ -41,7 +42,7 @@ struct GraphVariable {
   friend bool operator==(const GraphVariable&, const GraphVariable&) = default;
 };
 
-/// The family of an operation. The numbers are those of the files (libnd4j's OpType).
+/// The family of an operation. The numbers are those in files (libnd4j's OpType).
 enum class OpFamily : std::int8_t {
   transform_float = 0,
   transform_same = 1,
@@ -71,7 +72,7 @@ enum class OpFamily : std::int8_t {
   logic = 119,
 };
 
-/// A property of an operation, as DL4J stores it: the name of a Java field and a value, which is in one of the lists.
+/// A property of an operation, as DL4J stores it: the name of a Java field, and a value in one of the lists.
 struct GraphProperty {
   std::string name;
   std::vector<std::int32_t> ints;
@@ -84,7 +85,7 @@ struct GraphProperty {
   friend bool operator==(const GraphProperty&, const GraphProperty&) = default;
 };
 
-/// Arguments in the order of their positions; a name may be empty.
+/// Arguments in the order of their positions; names may be empty.
 template <class T>
 using GraphArguments = std::vector<std::pair<std::string, T>>;
 
@@ -92,7 +93,7 @@ struct GraphOperation {
   std::string name;
   std::string op_name;
   OpFamily family = OpFamily::custom;
-  /// For a legacy operation, its number in the family. For a custom one, its hash; 0 means the hash of `op_name`.
+  /// For a legacy operation, its number in the family. For a custom operation, its hash; 0 means the hash of `op_name`.
   std::int64_t number = 0;
   std::vector<std::string> inputs;   // names of variables
   std::vector<std::string> outputs;  // names of variables
@@ -102,7 +103,7 @@ struct GraphOperation {
   GraphArguments<DType> dtypes;
   GraphArguments<std::string> strings;
   std::vector<std::int32_t> dimensions;  // of reductions; 2147483647: all
-  std::optional<GraphArray> scalar;      // of the family `scalar`
+  std::optional<GraphArray> scalar;      // for the family `scalar`
   std::vector<GraphProperty> properties;
   std::vector<DType> output_dtypes;
   std::vector<std::string> control_dependencies;      // operations that come before it
@@ -111,7 +112,7 @@ struct GraphOperation {
   friend bool operator==(const GraphOperation&, const GraphOperation&) = default;
 };
 
-/// Variables and operations, which refer to each other by name. Operations need not be sorted.
+/// Variables and operations, which refer to each other by name. Operations may be in any order.
 struct STELE_EXPORT Graph {
   std::vector<GraphVariable> variables;
   std::vector<GraphOperation> operations;
@@ -119,15 +120,15 @@ struct STELE_EXPORT Graph {
   std::vector<std::string> outputs;
   std::vector<std::pair<std::string, Graph>> sub_graphs;
 
-  /// Returns the variable or operation of that name, or nullptr. Walks over all of them.
+  /// Returns the variable or operation with that name, or nullptr. Takes linear time.
   const GraphVariable* find_variable(std::string_view name) const noexcept;
   const GraphOperation* find_operation(std::string_view name) const noexcept;
-  /// Returns the numbers of the operations in an order in which each comes after its dependencies and the operations
-  /// that make its inputs; a loop is entered once. Errors: malformed (a variable that does not exist or is made twice;
-  /// a duplicate name).
+  /// Returns the indices of the operations in an order in which each comes after its dependencies and the operations
+  /// that produce its inputs; a loop is entered once. Errors: malformed (a variable that does not exist or that two
+  /// operations produce; a duplicate name).
   Result<std::vector<std::size_t>> order() const;
 
-  // Not implicit: clang 14 examines a pair that contains a Graph before Graph is complete.
+  // Not defaulted in the class: clang 14 examines a pair that contains a Graph before Graph is complete.
   Graph();
   Graph(const Graph&);
   Graph(Graph&&) noexcept;

@@ -1,4 +1,4 @@
-// Import of models of other frameworks as DL4J's graphs, by mapping rules that are data. Component `ir`.
+// Imports models of other frameworks as DL4J's graphs, by mapping rules in data files. Component `ir`.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Declaration;
 using AttributeValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                                     std::vector<double>, std::vector<std::string>>;
 
-/// A node of a framework's graph. Inputs that are not given have no name.
+/// A node of a framework's graph. Omitted inputs have an empty name.
 struct FrameworkNode {
   std::string name, op, domain;
   std::vector<std::string> inputs, outputs;
@@ -34,7 +34,7 @@ struct FrameworkNode {
   friend bool operator==(const FrameworkNode&, const FrameworkNode&) = default;
 };
 
-/// Mapping rules: how each operator of a framework becomes operators of DL4J. docs/import.md specifies the text.
+/// Mapping rules that convert each operator of a framework to operators of DL4J. docs/import.md specifies the text.
 class STELE_EXPORT MappingSet {
  public:
   MappingSet();
@@ -44,36 +44,36 @@ class STELE_EXPORT MappingSet {
   MappingSet& operator=(MappingSet&&) noexcept;
   ~MappingSet();
 
-  /// Return the rules that stele has for a framework.
+  /// Return stele's rules for a framework.
   static const MappingSet& onnx();
   static const MappingSet& tensorflow();
-  /// Returns the rules for DL4J's operators that make operators of ONNX; versions are ONNX's.
+  /// Returns the rules that convert DL4J's operators to operators of ONNX; versions are ONNX's.
   static const MappingSet& to_onnx();
   /// Reads rules in protobuf's text format: a MappingDefinitionSet of ir/proto/mapper.proto. Errors: malformed,
   /// duplicate, limit (more than 1 MiB), those of Input::open().
   static Result<MappingSet> open(const Input& input);
 
-  /// Adds rules. A rule for the same operator, domain and first version replaces the one here.
+  /// Adds rules. A rule for the same operator, domain and first version replaces the existing one.
   void add(const MappingSet& rules);
   /// Returns the number of declarations.
   std::size_t size() const noexcept { return declarations_.size(); }
-  /// A declaration is for the versions from `since` on, up to the next one of the operator.
+  /// A declaration applies to the versions from `since` on, up to the operator's next declaration.
   struct Operator {
     std::string domain, name;
     std::int64_t since = 0, until = 0;
     friend bool operator==(const Operator&, const Operator&) = default;
   };
-  /// Returns what the declarations are for, sorted.
+  /// Returns the operators with declarations, sorted.
   std::vector<Operator> operators() const;
 
-  /// Runs rules backwards: returns the node, of a model that has this version of the operator's domain, that becomes
-  /// this operation alone. Errors: missing (no such operator), unsupported (no rule makes it alone, or with these
-  /// arguments), those of named().
+  /// Inverts rules: returns the node that becomes exactly this operation, in a model with this version of the
+  /// operator's domain. Errors: missing (the operator does not exist), unsupported (no rule produces exactly this
+  /// operation with these arguments), those of named().
   Result<FrameworkNode> inverted(const GraphOperation& operation, std::int64_t version,
                                  const OperatorSet& operators = OperatorSet::nd4j()) const;
 
-  /// Returns the declaration for an operator of a model that has this version of the operator's domain: that with the
-  /// greatest first version; nullptr: there is none.
+  /// Returns the declaration for an operator of a model with this version of the operator's domain: the one with the
+  /// greatest first version; nullptr if there is none.
   const detail::ir::Declaration* find(const std::string& domain, const std::string& name,
                                       std::int64_t version) const noexcept;
 
@@ -85,32 +85,32 @@ class STELE_EXPORT MappingSet {
 
 struct ImportOptions {
   LoadOptions load{};
-  /// nullptr: those of stele for the framework, and OperatorSet::nd4j().
+  /// nullptr: stele's rules for the framework, and OperatorSet::nd4j().
   const MappingSet* mappings = nullptr;
   const OperatorSet* operators = nullptr;
-  /// Shapes of inputs, in place of the model's. Extents that the model leaves open (-1) and that are given here let
-  /// more of its shapes be computed at import.
+  /// Shapes of inputs that replace the model's shapes. With extents for those that the model leaves open (-1), the
+  /// import can compute more of its shapes.
   std::map<std::string, std::vector<std::int64_t>> shapes{};
-  /// The tensors that become outputs of the graph; empty: the model's outputs. A graph of TensorFlow that is not in a
-  /// SavedModel names none: those of its nodes that no other reads.
+  /// The tensors that become outputs of the graph; empty: the model's outputs. A TensorFlow graph outside a SavedModel
+  /// does not name outputs; its outputs are the nodes that no other node reads.
   std::vector<std::string> outputs{};
   /// The function of a SavedModel to import.
   std::string signature = "serving_default";
-  /// Import adds a row for each initializer that the result does not have: no output needs it, or import computed with
-  /// it. Documentation texts and names of extents are not part of a graph, and have no rows.
+  /// The import adds a row for each initializer that is not in the result, because no output needs it or the import
+  /// computed with it. Documentation texts and names of extents are not part of a graph, and have no rows.
   Report* report = nullptr;
 };
 
-/// Reads an ONNX model as a graph that DL4J runs. Its tensors are the parameters, lazily as those of OnnxRecorder; a
-/// SameDiffRecorder or an ArchiveRecorder saves the result. What depends on constants and known shapes alone is
-/// computed. Errors: unsupported (all nodes without a rule, and those whose rule does not cover them, in one message),
-/// malformed, shape_mismatch, limit, those of OnnxRecorder::open().
+/// Reads an ONNX model as a graph that DL4J runs. Its tensors are the parameters, lazy like those of OnnxRecorder; a
+/// SameDiffRecorder or an ArchiveRecorder saves the result. Computes everything that depends only on constants and
+/// known shapes. Errors: unsupported (lists all nodes without a rule, and those that their rule does not cover, in one
+/// message), malformed, shape_mismatch, limit, those of OnnxRecorder::open().
 STELE_EXPORT Result<Checkpoint> import_onnx(const Input& model, const ImportOptions& options = {});
 
-/// Reads a TensorFlow graph as one that DL4J runs: a GraphDef whose variables are constants (frozen), or the folder of
-/// a SavedModel, whose variables are read from its checkpoint, lazily. Tensors keep the names that TensorFlow gives to
-/// nodes; further outputs of a node are `name:1` and so on. Calls of functions are expanded. Errors: as for ONNX, and
-/// missing (a signature, an output, the value of a variable). Control flow is unsupported.
+/// Reads a TensorFlow graph as a graph that DL4J runs: a GraphDef whose variables are constants (frozen), or the folder
+/// of a SavedModel, whose variables are read from its checkpoint, lazily. Tensors keep TensorFlow's names of nodes; the
+/// second and further outputs of a node are `name:1` and so on. Calls of functions are expanded. Errors: those of
+/// import_onnx(), and missing (a signature, an output, the value of a variable). Control flow is unsupported.
 STELE_EXPORT Result<Checkpoint> import_tensorflow(const Input& model, const ImportOptions& options = {});
 
 }  // namespace stele::inline v0

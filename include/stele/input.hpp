@@ -16,8 +16,8 @@
 
 namespace stele::inline v0 {
 
-/// The input of a load: a path (a string, or std::filesystem::path), a Source, or bytes. Bytes that are passed as a
-/// temporary are owned by the objects opened from them; other bytes are borrowed and must outlive those objects.
+/// The input of a load: a path (a string, or std::filesystem::path), a Source, or bytes. Objects opened from temporary
+/// bytes own them; other bytes are borrowed and must outlive those objects.
 class STELE_EXPORT Input {
  public:
   Input(std::string_view path) noexcept;
@@ -42,8 +42,8 @@ class STELE_EXPORT Input {
   /// Opens the input. Errors: invalid_argument (an empty path, a null Source, a folder without a Bundle), those of
   /// open_file().
   Result<SourcePtr> open(std::string_view extension, const LoadOptions& options) const;
-  /// Returns true if a save has replaced the folder of the last open(), so that the caller must read it again. Returns
-  /// false for all other inputs, and after a bounded number of attempts.
+  /// Returns true if a save has replaced the folder of the last open(), so that the caller must read the folder again.
+  /// Returns false for all other inputs, and after a bounded number of attempts.
   bool again() const;
   /// Returns the name for messages.
   const std::string& name() const noexcept { return source_ != nullptr ? source_->name() : path_; }
@@ -51,9 +51,9 @@ class STELE_EXPORT Input {
  private:
   std::string path_;
   bool is_path_ = false;
-  bool no_memory_ = false;  // no memory for a copy of the path
+  bool no_memory_ = false;  // memory ran out while copying the path
   SourcePtr source_;
-  mutable SourcePtr folder_;  // the folder that open() found
+  mutable SourcePtr folder_;  // the folder that open() opened
   mutable int attempts_ = 0;
 };
 

@@ -15,12 +15,12 @@ namespace stele::inline v0 {
 
 class Snapshot;
 
-/// The tensors of a record in declaration order, with each name of a tied tensor. Unknown properties are left open.
+/// The tensors of a record in declaration order, under each name of a tied tensor. Unknown properties are left open.
 struct Layout {
   struct Tensor {
     std::string path;
     DType dtype = DType::none;     // none: unknown
-    std::optional<Shape> shape{};  // absent: unknown
+    std::optional<Shape> shape{};  // nullopt: unknown
     friend bool operator==(const Tensor&, const Tensor&) = default;
   };
   std::vector<Tensor> tensors;
@@ -34,7 +34,7 @@ STELE_EXPORT Result<Layout> layout_of(const Snapshot& snapshot);
 /// Formats a layout as text: one line for each tensor, `path` or `path<tab>dtype<tab>[2, 3]`. Errors: not_representable
 /// (a path with a control character).
 STELE_EXPORT Result<std::string> to_text(const Layout& layout);
-/// Parses text that to_text() or a person wrote; skips empty lines and lines that begin with `#`. Errors: malformed,
+/// Parses text from to_text() or written by hand; skips empty lines and lines that begin with `#`. Errors: malformed,
 /// duplicate; offset() counts bytes.
 STELE_EXPORT Result<Layout> parse_layout(std::string_view text);
 

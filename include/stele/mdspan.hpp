@@ -1,5 +1,6 @@
-// Views like std::mdspan as tensors: std::mdspan itself, Kokkos::mdspan, or any class with those members. Includes none
-// of them. A view points into the user's memory, so loading fills it and cannot change its shape.
+// Views with the interface of std::mdspan as tensors: std::mdspan itself, Kokkos::mdspan, or any class with these
+// members. This header includes none of them. A view points into the user's memory, so loading fills it and cannot
+// change its shape.
 #pragma once
 
 #include <array>
@@ -28,7 +29,7 @@ concept Mdspan = requires(const T& t) {
   t.data_handle();
 };
 
-/// Returns true if the layout is row-major without gaps, whatever its name. Judges by the strides of a mapping whose
+/// Returns true if the layout is row-major without gaps, whatever its name. Checks the strides of a mapping whose
 /// extents are 2 if the type leaves them open, because extents of 0 and 1 do not determine the strides.
 template <class T>
 consteval bool mdspan_row_major() {
@@ -73,8 +74,8 @@ struct MdspanStrided : MdspanContiguous<T> {
 };
 }  // namespace detail
 
-/// A view of mutable elements with a strided mapping and the default accessor. Row-major ones (layout_right) are read
-/// and written in place, others (layout_left, layout_stride, padded ones) element by element.
+/// A view of mutable elements with a strided mapping and the default accessor. Row-major views (layout_right) are read
+/// and written in place, others (layout_left, layout_stride, padded layouts) element by element.
 template <detail::Mdspan T>
 struct tensor_traits<T>
     : std::conditional_t<detail::mdspan_row_major<T>(), detail::MdspanContiguous<T>,
@@ -87,11 +88,11 @@ struct tensor_traits<T>
                 "stele: a module's mdspan must have the default accessor: elements behind a pointer");
   static_assert(T::mapping_type::is_always_strided(), "stele: a module's mdspan must have a strided layout");
   static constexpr int rank = static_cast<int>(T::rank());
-  /// Throws std::logic_error if the view's pointer is null, so that no invalid memory is read or written.
+  /// Throws std::logic_error if the view's pointer is null, so that invalid memory is never read or written.
   static Shape shape(const T& t) {
     const auto extents = detail::MdspanStrided<T>::extents(t);
     if (t.data_handle() == nullptr && element_count(extents) != 0U) {
-      throw std::logic_error("an mdspan that points nowhere");
+      throw std::logic_error("the mdspan's pointer is null");
     }
     return Shape(extents);
   }

@@ -19,7 +19,7 @@ namespace stele::inline v0 {
 ///       static constexpr stele::Attribute list[] = {stele::attr::rename("weight", "kernel"), stele::attr::version(2)};
 ///     };
 ///
-/// or inside it, as `static constexpr stele::Attribute stele_attributes[] = {…};`. Field names in it are checked at
+/// or inside it, as `static constexpr stele::Attribute stele_attributes[] = {…};`. Its field names are checked at
 /// compile time.
 struct Attribute {
   enum class Kind : std::uint8_t {
@@ -47,7 +47,7 @@ namespace attr {
 constexpr Attribute rename(std::string_view field, std::string_view name) {
   return {Attribute::Kind::rename, field, name, 0};
 }
-/// Adds a name of the field in older files; it is tried if the present name is missing.
+/// Adds a name that the field has in older files; it is tried if the current name is missing.
 constexpr Attribute alias(std::string_view field, std::string_view name) {
   return {Attribute::Kind::alias, field, name, 0};
 }
@@ -55,7 +55,7 @@ constexpr Attribute alias(std::string_view field, std::string_view name) {
 constexpr Attribute skip(std::string_view field) { return {Attribute::Kind::skip, field, {}, 0}; }
 /// The field may be missing from the file; it then keeps its constructed value.
 constexpr Attribute keep_default(std::string_view field) { return {Attribute::Kind::keep_default, field, {}, 0}; }
-/// For a field that is now a list: an older file may contain its only element in its place. For a tensor field, a
+/// For a field that is now a list: an older file may store the list's only element instead. For a tensor field, a
 /// number or a one-element tensor of any rank loads as a tensor with one element.
 constexpr Attribute was_one(std::string_view field) { return {Attribute::Kind::was_one, field, {}, 0}; }
 /// Maps the path `now` to its path `then` in older files, which is tried if `now` is missing. Both are paths in files,
@@ -65,9 +65,10 @@ constexpr Attribute moved(std::string_view now, std::string_view then) {
 }
 /// Sets the class's version, which formats with class versions store.
 constexpr Attribute version(std::uint32_t number) { return {Attribute::Kind::version, {}, {}, number}; }
-/// Sets the class's name in files; the default is its own name without namespaces and template arguments.
+/// Sets the class's name in files; the default is the class's name without namespaces and template arguments.
 constexpr Attribute type_name(std::string_view name) { return {Attribute::Kind::type_name, {}, name, 0}; }
-/// Sets the name of alternative `index` of a std::variant; the default is the name of its class, or else the index.
+/// Sets the name of alternative `index` of a std::variant; the default is the name of its class, or the index if it is
+/// not a class.
 constexpr Attribute alternative(std::uint32_t index, std::string_view name) {
   return {Attribute::Kind::alternative, {}, name, index};
 }
@@ -77,14 +78,14 @@ constexpr Attribute alternative(std::uint32_t index, std::string_view name) {
 /// Specialise to declare T's attributes. Members: `list` (an array of Attribute), and optionally one or both of these,
 /// for files whose class version is older (0 if the file has none):
 ///
-/// - `static std::string_view migrate(std::uint32_t from_version, std::string_view field)`: the name of `field` in such
-///   a file (empty: unchanged);
-/// - `static Result<Snapshot> migrate(std::uint32_t from_version, const Snapshot& old)`: this module's part as the
-///   class would write it today, made of `old`, its part of the file (stele/transform.hpp). It is called first.
+/// - `static std::string_view migrate(std::uint32_t from_version, std::string_view field)`: returns the name of `field`
+/// in such a file (empty: unchanged);
+/// - `static Result<Snapshot> migrate(std::uint32_t from_version, const Snapshot& old)`: returns this module's part in
+/// its current form, built from `old`, the module's part of the file (stele/transform.hpp). It is called first.
 template <class T>
 struct attributes {};
 
-/// Specialise, with stele/derived.hpp, to list the classes of the objects that pointers to Base hold.
+/// Specialise, with stele/derived.hpp, to list the classes of the objects that pointers to Base may hold.
 template <class Base>
 struct derived {};
 
@@ -105,7 +106,7 @@ struct record_field_of;
 
 }  // namespace stele::inline v0
 
-// clang-format off: generated lists of 52 names each, the most that one of Describe's lists takes
+// clang-format off: generated lists of 52 names each, the maximum of one Describe list
 #define STELE_DETAIL_PICK(                                                                                             \
     a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24,     \
     a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37, a38, a39, a40, a41, a42, a43, a44, a45, a46, a47, \
@@ -192,8 +193,8 @@ struct record_field_of;
 #define STELE_DETAIL_EACH_(...) BOOST_DESCRIBE_PP_FOR_EACH(__VA_ARGS__)
 #define STELE_DETAIL_EACH(macro, stele_type, list) STELE_DETAIL_EACH_(macro, stele_type STELE_DETAIL_UNPACK list)
 
-// Boost.Describe's lists, as its BOOST_DESCRIBE_CLASS writes them, but with rooted names (the user's namespace may
-// contain a `boost` of its own) and bases that may contain commas.
+// Boost.Describe's lists, written as BOOST_DESCRIBE_CLASS writes them, but with rooted names (the user's namespace may
+// contain a namespace `boost`) and bases that may contain commas.
 #define STELE_DETAIL_DESCRIBED(stele_type, field)                             \
   , [] {                                                                      \
     struct stele_field_ {                                                     \
@@ -213,8 +214,8 @@ struct record_field_of;
 #define STELE_DETAIL_ADDRESS(stele_type, field) *stele_out_++ = ::std::addressof(this->field);
 #define STELE_DETAIL_POINTER(stele_type, field) static_cast<void>(&SteleSelf::field);
 
-// All members of T are reached through detail::access, so the macro may be used in a private section. The bodies of the
-// record and the check are templates over SteleSelf, so they are instantiated, and cost compile time, only on use.
+// All members of T are accessed through detail::access, so the macro may be used in a private section. The bodies of
+// the record and the check are templates over SteleSelf, so they are instantiated, and cost compile time, only if used.
 #define STELE_DETAIL_MODULE(stele_type, bases, list1, list2, list3)                                    \
   friend struct ::stele::detail::access;                                                               \
   using stele_self_ = stele_type;                                                                      \
@@ -257,9 +258,9 @@ struct record_field_of;
 #define STELE_DETAIL_SPLIT(...) STELE_DETAIL_CHOOSE(__VA_ARGS__)(__VA_ARGS__)
 
 /// Lists the recorded fields of class `Type`, in the order of the record. Used inside the class, after the fields, in
-/// any section; emits no access specifier. Unlisted fields may have any type. Up to 156 fields.
+/// any section; does not change the access specifier. Unlisted fields may have any type. Up to 156 fields.
 #define STELE_MODULE(Type, ...) STELE_DETAIL_MODULE_(Type, (), STELE_DETAIL_SPLIT(__VA_ARGS__))
 
-/// Lists the fields of a class whose bases have field lists of their own: `STELE_MODULE_DERIVED(Type, (Base1, Base2),
+/// Lists the fields of a class whose bases also have field lists: `STELE_MODULE_DERIVED(Type, (Base1, Base2),
 /// fields…)`. The bases' fields come first, at the level of this class.
 #define STELE_MODULE_DERIVED(Type, Bases, ...) STELE_DETAIL_MODULE_(Type, Bases, STELE_DETAIL_SPLIT(__VA_ARGS__))

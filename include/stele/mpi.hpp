@@ -1,4 +1,4 @@
-// Checkpoints of a program that runs as several processes: stele::mpi.
+// stele::mpi: checkpoints of a program that runs as several processes.
 #pragma once
 
 #include <mpi.h>
@@ -25,15 +25,16 @@ struct Options {
   LoadOptions load{};
   PrecisionSpec precision{};  ///< of saved parameters; optimizer state is unchanged
   /// The number of files. 0: one for each process, with its boxes, as torch.distributed.checkpoint writes them
-  /// (HuggingFaceStorageWriter). Otherwise files of whole tensors and an index as transformers writes them, to which
-  /// all processes write together by MPI-IO.
+  /// (HuggingFaceStorageWriter). Otherwise files of whole tensors, to which all processes write together by MPI-IO, and
+  /// an index in the format of transformers.
   unsigned files = 0;
-  /// Compares the bytes of replicas by their checksums: a difference is an error (malformed) with the tensor's path.
+  /// Compares the bytes of replicas by their checksums. A difference is an error (malformed) with the tensor's path.
   bool verify_replicas = false;
-  /// Resuming: each process checks its share of the step's files before the step is used.
+  /// On resume, each process verifies its share of the step's files before the step is used.
   bool verify_files = true;
-  /// Maximum seconds that a process waits for another one; then the call is an error (timed_out), and the communicator
-  /// is not used again. Longer than the slowest write of a process. Does not apply within a call of MPI-IO (`files`).
+  /// Maximum seconds that a process waits for another process. After that, the call returns an error (timed_out), and
+  /// the communicator cannot be used again. Must be longer than the slowest write of a process. Does not apply within a
+  /// call of MPI-IO (`files`).
   double timeout_seconds = 600;
 };
 
@@ -43,7 +44,7 @@ using v0::detail::Object;
 
 /// One tree of tensors to save: the parameters, or a kind of optimizer state.
 struct Part {
-  std::string key;  // of the optimizer state; empty: the parameters
+  std::string key;  // key of the optimizer state; empty: the parameters
   Snapshot snapshot;
 };
 /// A part to load: its target in memory.
@@ -55,7 +56,7 @@ struct Target {
   Status (*load)(const Target& target, const Snapshot& snapshot, const LoadOptions& options) = nullptr;
 };
 
-/// Optimizer state of one kind; its module's values are not part of it.
+/// Returns optimizer state of one kind; its module's values are not part of it.
 inline OptimizerState state_of(const std::string& key, const Snapshot& arrays) {
   OptimizerState state;
   state.set_snapshot(key, arrays);
@@ -92,26 +93,26 @@ class Manager;
 }  // namespace detail
 
 /// Saves a module of all processes of `comm` as one folder. Collective. The boxes of each Sharded field must cover its
-/// tensor exactly; a box that several processes own is written by the lowest of them, and so are all other fields. The
-/// folder appears, or replaces an older checkpoint, in one step. All processes get the same error. Errors: malformed
-/// (boxes that overlap, or leave a part out), mismatched dtypes and shapes (shape_mismatch), not_representable (values
-/// that differ from those of process 0, without allow_loss), timed_out, those of Recorder::save().
+/// tensor exactly. The lowest process that has a box writes it; this also applies to all other fields. The folder
+/// appears, or replaces an older checkpoint, in one step. All processes get the same error. Errors: malformed (boxes
+/// that overlap, or leave a part out), shape_mismatch (different dtypes or shapes), not_representable (values that
+/// differ from those of process 0, without allow_loss), timed_out, those of Recorder::save().
 template <class M>
 Result<Report> save(const M& module, const std::string& folder, MPI_Comm comm, const Options& options = {}) {
   return detail::save(snapshot_of(module), folder, comm, options);
 }
 
-/// Loads into a module of every process; each reads the bytes of its own boxes. Collective. `path`: a checkpoint of any
-/// number of processes, a distributed checkpoint of PyTorch, or any other file or folder that stele opens. All
-/// processes get an error if one does; a module is unchanged unless Error::partially_applied().
+/// Loads into a module of every process; each process reads the bytes of its boxes. Collective. `path`: a checkpoint of
+/// any number of processes, a distributed checkpoint of PyTorch, or any other file or folder that stele opens. If one
+/// process gets an error, all do; a module is unchanged unless Error::partially_applied().
 template <class M>
 Status load_into(M& module, const std::string& path, MPI_Comm comm, const Options& options = {}) {
   return detail::load(detail::target_of("", module), path, comm, options);
 }
 
-/// The steps of a distributed run, in a folder that all processes see. Like stele::CheckpointManager, which opens such
-/// steps too (with a ShardedSafetensorsRecorder). All members are collective: all processes call them with the same
-/// step and kinds of state, and get the same result and error.
+/// The steps of a distributed run, in a folder that all processes can access. Similar to stele::CheckpointManager,
+/// which can also open such steps (with a ShardedSafetensorsRecorder). All members are collective: all processes call
+/// them with the same step and kinds of state, and get the same result and error.
 class STELE_EXPORT CheckpointManager {
  public:
   /// Opens the folder. Policies and budgets are those of process 0. Each process catches the signals of its policy.
@@ -121,15 +122,14 @@ class STELE_EXPORT CheckpointManager {
   CheckpointManager& operator=(CheckpointManager&&) noexcept;
   ~CheckpointManager();
 
-  /// Returns the decision of process 0's save policy. A signal counts in whichever process it arrives. Errors:
-  /// timed_out.
+  /// Returns the decision of process 0's save policy. Signals in any process count. Errors: timed_out.
   Result<bool> due(std::int64_t step);
   /// Returns true if this signal of the save policy has arrived in any process since the manager was opened. Errors:
   /// timed_out.
   Result<bool> signalled(int signal);
-  /// Saves a step. Metrics and state are those of process 0; if states differ, the state of each process is kept too.
-  /// Errors: those of mpi::save() and of stele::CheckpointManager::save(); invalid_argument (processes with other steps
-  /// or kinds of state).
+  /// Saves a step. Metrics and state are those of process 0; if states differ, the state of each process is stored too.
+  /// Errors: those of mpi::save() and of stele::CheckpointManager::save(); invalid_argument (processes with different
+  /// steps or kinds of state).
   template <class M, class... Kinds>
   Result<SavedStep> save(std::int64_t step, const M& module, const StepValues& values,
                          const StateKind<Kinds>&... kinds) {
@@ -139,10 +139,10 @@ class STELE_EXPORT CheckpointManager {
   Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
     return save(step, Result<Checkpoint>(checkpoint), values);
   }
-  /// Saves a step, unless a process passes an error, which all processes then get.
+  /// Saves a step, unless a process passes an error; all processes then get this error.
   Result<SavedStep> save(std::int64_t step, const Result<Checkpoint>& checkpoint, const StepValues& values);
   /// Loads the newest step that verifies; nullopt if there is none. `info.state` is the state that this process saved,
-  /// or process 0's if there was no such process; `checkpoint` is empty.
+  /// or that of process 0 if the run had fewer processes; `checkpoint` is empty.
   template <class M, class... Kinds>
   Result<std::optional<OpenedStep>> resume(M& module, const StateKind<Kinds>&... kinds) {
     std::vector<detail::Target> targets;

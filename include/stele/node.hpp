@@ -1,4 +1,4 @@
-// Kinds and names of a record's nodes. Freestanding: the heapless writer uses them.
+// Kinds and names of a record's nodes. Freestanding, because the heapless writer uses this header.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ inline constexpr std::uint8_t node_kind_count = 10;
 
 inline constexpr std::uint32_t no_index = 0xffffffffU;
 
-/// A segment of a path, not escaped: a string, or the number of an element of a list, array or tuple.
+/// A path segment without escapes: a string, or the number of an element of a list, array or tuple.
 struct NodeName {
   NodeName(std::string_view text) : data(text.data() ? text.data() : ""), size(text.size()) {}  // NOLINT
   NodeName(const char* text) : NodeName(std::string_view(text)) {}                              // NOLINT

@@ -1,4 +1,4 @@
-// Operators of DL4J's graphs (libnd4j): the names, types and order of their arguments. Component `ir`.
+// Operators of DL4J's graphs (libnd4j): names, types and order of their arguments. Component `ir`.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace stele::inline v0 {
 
-/// The type of an argument. Each has positions of its own, those of the list in GraphOperation: inputs, outputs, ints
+/// The type of an argument. Each type has separate positions, those of a list in GraphOperation: inputs, outputs, ints
 /// (DL4J's iArgs), doubles (tArgs), bools (bArgs), dtypes (dArgs), strings.
 enum class ArgumentType : std::uint8_t { input, output, integer, real, boolean, dtype, string };
 
@@ -27,17 +27,17 @@ struct ArgumentDescriptor {
   std::string name;
   ArgumentType type = ArgumentType::input;
   bool optional = false;
-  /// Takes one or more values in sequence.
+  /// The argument takes one or more consecutive values.
   bool repeated = false;
-  /// The value that an optional integer, real or boolean argument gets if a later argument is given and it is not.
+  /// The value of an optional integer, real or boolean argument that is omitted although a later argument is given.
   std::variant<std::monostate, std::int64_t, double, bool> default_value{};
-  /// The name of the integer or boolean argument that is not 0 if this input or output is present. An absent one has no
-  /// position. Empty if there is no such argument.
+  /// The name of the integer or boolean argument that is nonzero if this input or output is present. An absent one has
+  /// no position. Empty if there is no such argument.
   std::string present_if{};
   friend bool operator==(const ArgumentDescriptor&, const ArgumentDescriptor&) = default;
 };
 
-/// How libnd4j declares an operator: the macro, as in DL4J's files (OpDeclarationType).
+/// How libnd4j declares an operator: the macro, as stored in DL4J's files (OpDeclarationType).
 enum class OperatorDeclaration : std::uint8_t {
   custom = 0,
   boolean = 1,
@@ -56,16 +56,16 @@ enum class OperatorDeclaration : std::uint8_t {
 struct STELE_EXPORT OperatorDescriptor {
   std::string name;
   OperatorDeclaration declaration = OperatorDeclaration::custom;
-  /// The version of the operator set that added the operator; 0: all versions have it.
+  /// The version of the operator set that added the operator; 0: all versions contain it.
   std::int64_t since_version = 0;
   bool deprecated = false;
-  /// As DL4J's files have the operator: a legacy one has a number in a family.
+  /// The operator's family in DL4J's files: a legacy operator has a number in a family.
   OpFamily family = OpFamily::custom;
   std::int64_t number = 0;
-  /// In the order of the types, and of the positions within each.
+  /// Sorted by type, and by position within each type.
   std::vector<ArgumentDescriptor> arguments;
 
-  /// Returns the argument of that type and name, or nullptr.
+  /// Returns the argument with that type and name, or nullptr.
   const ArgumentDescriptor* find(ArgumentType type, std::string_view name) const noexcept;
   friend bool operator==(const OperatorDescriptor&, const OperatorDescriptor&) = default;
 };
@@ -76,13 +76,13 @@ class STELE_EXPORT OperatorSet {
   OperatorSet() = default;
   /// Returns the operators of libnd4j that stele knows: the 705 of January 2021 (docs/generated/operators.md).
   static const OperatorSet& nd4j();
-  /// Reads descriptors in protobuf's text format: an OpDescriptorList of ir/proto/op.proto, and DL4J's
+  /// Reads descriptors in protobuf's text format: an OpDescriptorList of ir/proto/op.proto, or DL4J's
   /// nd4j-op-def.pbtxt. Errors: malformed, duplicate, limit (more than 1 MiB), those of Input::open().
   static Result<OperatorSet> open(const Input& input);
 
-  /// Adds operators. One with the name of an existing operator replaces it.
+  /// Adds operators. An operator replaces an existing one with the same name.
   void add(const OperatorSet& operators);
-  /// Returns the operator of that name, or nullptr.
+  /// Returns the operator with that name, or nullptr.
   const OperatorDescriptor* find(std::string_view name) const noexcept;
   /// Returns all operators, sorted by name.
   std::span<const OperatorDescriptor> all() const noexcept { return operators_; }
@@ -94,7 +94,7 @@ class STELE_EXPORT OperatorSet {
 };
 
 /// The arguments of an operation by name. Arguments of one type may be in any order; the values of a repeated argument
-/// are in sequence. Inputs and outputs are names of variables.
+/// are consecutive. Inputs and outputs are names of variables.
 struct NamedArguments {
   GraphArguments<std::string> inputs, outputs;
   GraphArguments<std::int64_t> ints;
@@ -103,19 +103,20 @@ struct NamedArguments {
   GraphArguments<DType> dtypes;
   GraphArguments<std::string> strings;
   std::vector<std::int32_t> dimensions;  // of legacy reductions, as in GraphOperation
-  std::optional<GraphArray> scalar;      // of the family `scalar`, as in GraphOperation
+  std::optional<GraphArray> scalar;      // for the family `scalar`, as in GraphOperation
   friend bool operator==(const NamedArguments&, const NamedArguments&) = default;
 };
 
-/// Returns an operation with the arguments in the order of their positions. An optional argument before a given one
-/// gets its default. Errors, whose path is operator.argument: invalid_argument (the operator has no such argument, or
-/// one that its present_if excludes), kind_mismatch (it has another type), duplicate, missing (a required argument, or
-/// one without a default before a given one).
+/// Returns an operation with the arguments in the order of their positions. An omitted optional argument before a given
+/// one gets its default. Errors, whose path is operator.argument: invalid_argument (the operator does not have the
+/// argument, or its present_if excludes it), kind_mismatch (it has another type), duplicate, missing (a required
+/// argument, or an omitted argument without a default before a given one).
 STELE_EXPORT Result<GraphOperation> ordered(const OperatorDescriptor& descriptor, const NamedArguments& arguments);
 
-/// Returns the operation's arguments with the descriptor's names, whatever names they have. A repeated argument takes
-/// all values that no later argument needs. A legacy operation with a scalar needs no real argument. ordered() returns
-/// the same positions. Errors: missing, invalid_argument (more arguments than the operator has, or another operator).
+/// Returns the operation's arguments under the descriptor's names, whatever their own names. A repeated argument takes
+/// all values that no later argument needs. A legacy operation with a scalar needs no real argument. ordered() inverts
+/// this function: it returns the same positions. Errors: missing, invalid_argument (more arguments than the operator
+/// has, or another operator).
 STELE_EXPORT Result<NamedArguments> named(const OperatorDescriptor& descriptor, const GraphOperation& operation);
 
 }  // namespace stele::inline v0

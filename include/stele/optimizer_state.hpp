@@ -1,4 +1,4 @@
-// OptimizerState: the arrays of an optimizer for each parameter of a module.
+// OptimizerState: the arrays that an optimizer stores for each parameter of a module.
 #pragma once
 
 #include <string>
@@ -10,13 +10,12 @@
 
 namespace stele::inline v0 {
 
-/// The arrays that an optimizer keeps for each parameter, by kind: M and V of Adam, … Each kind is a Snapshot whose
-/// tensors have the paths and shapes of the parameters, so a moment stored as an object of the model's own class is
-/// added and loaded whole. Lazy and borrowed, like Snapshots.
+/// The arrays that an optimizer stores for each parameter, by kind: M and V of Adam, … Each kind is a Snapshot whose
+/// tensors have the paths and shapes of the parameters, so a moment that is an object of the model's class can be added
+/// and loaded as a whole. Lazy and borrowed, like Snapshots.
 class STELE_EXPORT OptimizerState {
  public:
-  /// Adds a kind, or replaces the one of that key. `module` is borrowed; its non-tensor fields are left out. Errors:
-  /// cycle.
+  /// Adds a kind, or replaces the kind with that key. Borrows `module` and omits its non-tensor fields. Errors: cycle.
   template <class M>
   Status set(std::string key, const M& module) {
     STELE_TRY_ASSIGN(Snapshot arrays, snapshot_of(module));
@@ -24,15 +23,15 @@ class STELE_EXPORT OptimizerState {
     return {};
   }
   template <class M>
-  Status set(std::string key, const M&& module) = delete;  // deleted for temporaries, which do not outlive the call
+  Status set(std::string key, const M&& module) = delete;  // deleted for temporaries, which end with the call
   void set_snapshot(std::string key, Snapshot arrays);
   bool empty() const noexcept { return kinds_.empty(); }
   /// Returns the kinds in the order in which they were set.
   const std::vector<std::pair<std::string, Snapshot>>& kinds() const noexcept { return kinds_; }
-  /// Returns nullptr if there is no such kind.
+  /// Returns the arrays of a kind; nullptr if the kind does not exist.
   const Snapshot* find(std::string_view key) const noexcept;
-  /// Loads a kind into an existing module; non-tensor fields are unchanged. Errors: not_found (no such kind), those of
-  /// any load.
+  /// Loads a kind into an existing module; non-tensor fields are unchanged. Errors: not_found (the kind does not
+  /// exist), those of any load.
   template <class M>
   Status load_into(std::string_view key, M& module, LoadOptions options = default_load_options()) const {
     detail::check_writable<M>();

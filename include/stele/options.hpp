@@ -22,10 +22,10 @@ namespace stele::inline v0 {
 class Format;  // stele/format.hpp
 class Report;  // stele/report.hpp
 
-/// Bounds on the memory that a file can claim. The default, 0, allows the maximum that a valid file of its size and
-/// format can contain (docs/faults.md has the factors).
+/// Limits of the memory that a file can request. The default, 0, allows the maximum that a valid file of its size and
+/// format can contain (docs/faults.md lists the factors).
 struct Limits {
-  /// Memory of one tensor, and of all tensors of a load together, in bytes. `total_bytes` also raises the bound on
+  /// Memory of one tensor, and of all tensors of a load together, in bytes. `total_bytes` also raises the limit of
   /// tensors that share bytes in the file (stele/expansion.hpp).
   std::uint64_t tensor_bytes = 0;
   std::uint64_t total_bytes = 0;
@@ -33,16 +33,16 @@ struct Limits {
   std::uint64_t index_bytes = 0;
 };
 
-/// The progress of a save or load, in bytes of tensors. A load that verifies first reads them twice: `total` counts
+/// The progress of a save or load, in bytes of tensors. A load that verifies first reads them twice; `total` counts
 /// both passes.
 struct Progress {
   std::uint64_t done = 0;
   std::uint64_t total = 0;
 };
 /// A user function `bool(const Progress&)`. It is called after every piece of at most 4 MiB, one call at a time, on any
-/// thread that the save or load uses (`threads = 1`: the caller's). Returning false cancels the call: the error is
-/// `cancelled`, with the consequences of any error. Copies share the function. (Not std::function: its header would add
-/// a tenth to the compile time of every file that saves or loads.)
+/// thread of the save or load (`threads = 1`: the caller's). Returning false cancels the operation: it returns the
+/// error `cancelled`, with the same consequences as any error. Copies share the function. (Not a std::function, because
+/// its header would add a tenth to the compile time of every file that saves or loads.)
 class ProgressCallback {
  public:
   ProgressCallback() = default;
@@ -62,41 +62,42 @@ class ProgressCallback {
 /// The memory of loaded parameters.
 enum class Storage : std::uint8_t {
   owned,  // the module's own memory
-  mmap,   // the mapped file, if dtype and alignment allow it; else copied, and the Report lists it
+  mmap,   // the mapped file, if dtype and alignment allow it; otherwise copied, and the Report lists it
 };
 
 struct LoadOptions {
   Storage storage = Storage::owned;
-  /// The path of the part of the file to load, such as "model_state_dict": only names below it are read, without it.
-  /// Empty: the whole file.
+  /// The path of the part of the file to load, such as "model_state_dict": only names below it are read, without this
+  /// prefix. Empty: the whole file.
   std::string part{};
   /// Names that may be missing from the file or unused by the module, as patterns (stele/pattern.hpp): whole paths,
-  /// "encoder.*" for everything below encoder, "*" for all. A further name of a tied object is unused if the file has
-  /// another content under it.
+  /// "encoder.*" for everything below encoder, "*" for all names. An additional name of a tied object counts as unused
+  /// if the file has different content under it.
   std::vector<std::string> allow_missing{};
   std::vector<std::string> allow_unused{};
-  /// Loading in place: lists, optionals, variants and shapes that differ from the file are rebuilt as in the file,
-  /// instead of being errors.
+  /// When loading in place, rebuilds lists, optionals, variants and shapes that differ from the file as the file has
+  /// them, instead of returning an error.
   bool rebuild = false;
-  /// Loading in place: skips the pass that verifies all data before the module is changed.
+  /// When loading in place, skips the pass that verifies all data before the module is changed.
   bool trust_data = false;
   /// Number conversions that are errors unless allowed here.
   ConvertRules convert{};
-  /// Reads quantized tensors as f32 (stele/quantize.hpp), not as integers.
+  /// Reads quantized tensors as f32 (stele/quantize.hpp) instead of integers.
   bool dequantize = false;
-  /// Accepts a load that uses no entry of the file. Otherwise that is an error (nothing_applied), even if allow_missing
-  /// and allow_unused allow every name: the names of the file mostly differ by a prefix.
+  /// Accepts a load that uses no entry of the file. Otherwise such a load is an error (nothing_applied), even if
+  /// allow_missing and allow_unused allow every name, because its usual cause is a prefix that all names of the file
+  /// have.
   bool allow_nothing = false;
   Limits limits{};
-  /// The names of the file's tensors, for formats that store none. If unset, they come from the module's present state
-  /// when it is loaded in place, else from its type, if the type determines them.
+  /// The names of the file's tensors, for formats that do not store them. If unset, they come from the module's current
+  /// state when loading in place, otherwise from the module's type, if the type determines them.
   std::optional<Layout> layout{};
-  /// Maximum number of threads of the load; 0: all of the machine (or the executor), 1: the caller's only.
+  /// Maximum number of threads of the load; 0: all of the machine (or the executor), 1: only the caller's.
   unsigned threads = 0;
-  /// Thread pool, not owned. If null, threads are started for the load.
+  /// Thread pool, not owned. If null, the load starts its threads.
   Executor* executor = nullptr;
   ProgressCallback progress{};
-  /// Receives the rows of the load, also of one that fails (Error::report() has them too); not owned. Null: none.
+  /// Receives the rows of the load, also if it fails (Error::report() has them too). Not owned; null: no report.
   Report* report = nullptr;
 };
 
@@ -107,7 +108,7 @@ class FormatChoice {
   template <class F>
   requires std::is_base_of_v<Format, F> FormatChoice(F format)  // NOLINT(google-explicit-constructor)
       : format_(std::make_shared<const F>(std::move(format))), chosen_(true) {}
-  /// `format` is not owned. A null pointer, find_format()'s answer to an unknown name, makes the save fail.
+  /// `format` is not owned. If it is null (the result of find_format() for an unknown name), the save fails.
   FormatChoice(const Format* format) noexcept  // NOLINT(google-explicit-constructor)
       : format_(std::shared_ptr<const void>(), format), chosen_(true) {}
   explicit operator bool() const noexcept { return chosen_; }
@@ -120,23 +121,23 @@ class FormatChoice {
 };
 
 struct SaveOptions {
-  /// Of stele::save, whose default is the format of the path's extension at the precision of the module; an error
-  /// (invalid_argument) with a recorder, which has its own.
+  /// For stele::save only: the format; by default that of the path's extension, at the precision of the module. An
+  /// error (invalid_argument) with a recorder, which already has a format.
   FormatChoice format{};
   PrecisionSpec precision{};
-  /// User metadata, stored by formats that support it.
+  /// User metadata; stored by formats that support it.
   std::map<std::string, std::string> metadata{};
-  /// Drops and reports unsupported data, instead of failing.
+  /// Drops and reports unsupported data instead of failing.
   bool allow_loss = false;
   ConvertRules convert{};
   FileSinkOptions file{};
-  /// Maximum number of threads of the save; 0: all of the machine (or the executor), 1: the caller's only. The bytes do
-  /// not depend on it.
+  /// Maximum number of threads of the save; 0: all of the machine (or the executor), 1: only the caller's. The saved
+  /// bytes do not depend on it.
   unsigned threads = 0;
-  /// Thread pool, not owned. If null, threads are started for the save.
+  /// Thread pool, not owned. If null, the save starts its threads.
   Executor* executor = nullptr;
   ProgressCallback progress{};
-  /// Writes nothing: the Report lists what would be lost.
+  /// Writes nothing; the Report lists the data that would be lost.
   bool dry_run = false;
 };
 

@@ -25,7 +25,7 @@ class Output {
   Output(Sink& sink) noexcept : sink_(&sink) {}
   /// Returns the path; empty for a Sink.
   std::string_view path() const noexcept { return path_; }
-  /// Returns nullptr for a path.
+  /// Returns the Sink; nullptr for a path.
   Sink* sink() const noexcept { return sink_; }
 
  private:

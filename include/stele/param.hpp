@@ -1,4 +1,4 @@
-// Param: a learned tensor with an identity that is kept in files.
+// Param: a learned tensor with an identity that files preserve.
 #pragma once
 
 #include <cstdint>

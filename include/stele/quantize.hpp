@@ -1,14 +1,14 @@
-// Quantization: tensors of floats as small integers or blocks, and back. Snapshot -> Snapshot, lazily.
+// Quantization: converts float tensors to small integers or blocks, and back. Snapshot -> Snapshot, lazily.
 //
-// A quantized tensor has a block dtype (q8_0, q4_K, …; stele/precision/blocks.hpp), whose blocks contain their scales.
-// Or it is one of integers (u8 … i64) with an annotation `quantization`, a map that contains their formula. The
-// integers are "bits" wide, whatever the dtype. "scheme" is one of these (NNEF 1.0.5, section 4.9.5, has the formulas;
-// r is the number of steps):
+// A quantized tensor either has a block dtype (q8_0, q4_K, …; stele/precision/blocks.hpp), whose blocks contain their
+// scales; or it has integers (u8 … i64) and an annotation `quantization`, a map that contains their formula. The
+// integers have "bits" bits, whatever the dtype. "scheme" is one of the following (NNEF 1.0.5, section 4.9.5, has the
+// formulas; r is the number of steps):
 //
 // - "linear": "min" and "max", "signed", "symmetric": (q + p) / r * (max - min) + min. r is 2^bits - 1 (one less if
 //   signed and symmetric). p is 0, or 2^(bits - 1) if signed (one less if symmetric too).
 // - "zero_point": "scale" and "zero_point": (q - zero_point) * scale. With an "axis" (an integer below the rank), both
-//   are lists with a number for each index c along this axis: (q - zero_point[c]) * scale[c].
+// are lists with one number for each index c along this axis: (q - zero_point[c]) * scale[c].
 // - "logarithmic": "max", "signed": 2^(q + ceil(log2(max)) - r). r is 2^bits - 1. If signed, the top bit is the sign,
 //   and the other bits are q.
 #pragma once
@@ -34,25 +34,25 @@ struct Quantize {
   std::vector<std::string> patterns{"*"};
 };
 
-/// Stores the matching tensors as u8, each between its own minimum and maximum: "linear", not signed. Reads each of
-/// them twice now, and once more when it is saved. `report` may be null; else it gets a row for each tensor, with the
-/// range and the maximum and mean square error. Errors: invalid_argument (bits), out_of_range (a number that is not
-/// finite), those of reading.
+/// Stores the matching tensors as u8, each in the range from its minimum to its maximum: "linear", unsigned. Reads each
+/// of them twice now, and once more when it is saved. `report` may be null; otherwise it gets a row for each tensor,
+/// with the range and the maximum and mean square error. Errors: invalid_argument (bits), out_of_range (a number that
+/// is not finite), those of reading.
 STELE_EXPORT Result<Snapshot> quantize(const Snapshot& snapshot, const Quantize& how = {}, Report* report = nullptr);
 
-/// Stores each tensor of floats at the dtype of the first rule that matches it; other tensors are unchanged. Only
-/// tensors of rank 2 and more become blocks. If the rows of one are not whole blocks, it gets the nearest dtype with
+/// Stores each float tensor at the dtype of the first rule that matches it; other tensors are unchanged. Only tensors
+/// of rank 2 and higher become blocks. If the rows of a tensor are not whole blocks, it gets the nearest dtype with
 /// smaller blocks (q4_K: q5_0, q5_K: q5_1, q6_K: q8_0; q2_K, q3_K and tq: q4_0), or f16. `report` may be null;
-/// else the tensors are read now, and it gets a row for each, with the largest, the mean and the mean square error, and
-/// one for each that got another dtype. Errors: unsupported (a dtype that is neither encodable() nor a plain float);
-/// later, when it is read, out_of_range (a number that is not finite).
+/// otherwise the tensors are read now, and it gets a row for each tensor, with the largest, the mean and the mean
+/// square error, and a row for each tensor that got another dtype. Errors: unsupported (a dtype that is neither
+/// encodable() nor a plain float); later, when a tensor is read, out_of_range (a number that is not finite).
 STELE_EXPORT Result<Snapshot> quantize_blocks(const Snapshot& snapshot, std::span<const BlockRule> rules,
                                               Report* report = nullptr);
 
-/// Converts the matching quantized tensors to f32. Errors: unsupported (an annotation with another scheme, or with
-/// lists or an axis that do not fit the tensor).
+/// Converts the matching quantized tensors to f32. Errors: unsupported (an annotation with an unknown scheme, or with
+/// lists or an axis that do not match the tensor).
 STELE_EXPORT Result<Snapshot> dequantize(const Snapshot& snapshot, const std::vector<std::string>& patterns = {"*"});
-/// Converts those quantized tensors to f32 for which `which` returns true. Errors: those of dequantize().
+/// Converts the quantized tensors for which `which` returns true to f32. Errors: those of dequantize().
 STELE_EXPORT Result<Snapshot> dequantize_if(const Snapshot& snapshot,
                                             const std::function<bool(const LeafView&)>& which);
 

@@ -1,4 +1,4 @@
-// Quantized: a field type for tensors of blocks as files have them, so that an engine computes on the blocks.
+// Quantized: a field type for tensors that remain blocks as in files, so that an engine can compute on the blocks.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,20 @@
 
 namespace stele::inline v0 {
 
-/// A tensor whose elements stay encoded: blocks of ggml (stele/precision/blocks.hpp), or f64, f32, f16 or bf16. The
+/// A tensor whose elements remain encoded: blocks of ggml (stele/precision/blocks.hpp), or f64, f32, f16 or bf16. The
 /// last axis is contiguous and consists of whole blocks. Owns 64-byte aligned memory, or views a mapped file
-/// (Storage::mmap). Copies own theirs. A default-constructed one is unset: a load gives it the file's dtype and shape.
+/// (Storage::mmap); copies own their memory. A default-constructed BlockTensor is unset: a load gives it the file's
+/// dtype and shape.
 class STELE_EXPORT BlockTensor {
  public:
   BlockTensor() noexcept = default;
-  /// Leaves the bytes uninitialised. Throws std::invalid_argument (another dtype; a last axis that is not of whole
-  /// blocks) and std::bad_alloc.
+  /// Leaves the bytes uninitialised. Throws std::invalid_argument (another dtype; a last axis that does not consist of
+  /// whole blocks) and std::bad_alloc.
   BlockTensor(DType dtype, Shape shape);
-  /// Views the bytes, which `keeper` keeps alive.
+  /// Views the bytes. `keeper` keeps them alive.
   BlockTensor(DType dtype, Shape shape, std::byte* blocks, std::shared_ptr<const void> keeper);
-  /// Encodes `elements`, in row-major order. Errors: invalid_argument (their number, a dtype that encode_blocks lacks),
-  /// out_of_range (a number that is not finite, or too large for f16).
+  /// Encodes `elements`, in row-major order. Errors: invalid_argument (their number, a dtype that encode_blocks does
+  /// not support), out_of_range (a number that is not finite, or too large for f16).
   static Result<BlockTensor> encode(DType dtype, Shape shape, std::span<const float> elements);
   BlockTensor(const BlockTensor& other);
   BlockTensor(BlockTensor&& other) noexcept;
@@ -43,11 +44,12 @@ class STELE_EXPORT BlockTensor {
   /// Returns all blocks: rows of the last axis one after the other, blocks of block_size(dtype()).bytes.
   std::span<const std::byte> blocks() const noexcept { return {data_, size_}; }
   std::span<std::byte> blocks() noexcept { return {data_, size_}; }
-  /// Returns the number of rows: the product of all extents but the last.
+  /// Returns the number of rows: the product of all extents except the last.
   std::size_t rows() const noexcept;
-  /// Returns the blocks of one row; `i` is less than rows(), which is not checked.
+  /// Returns the blocks of one row; `i` must be less than rows() (not checked).
   std::span<const std::byte> row(std::size_t i) const noexcept;
-  /// Decodes row `i` to `out`. Errors: invalid_argument (`i`, or the size of `out` is not the last extent).
+  /// Decodes row `i` to `out`. Errors: invalid_argument (an invalid `i`, or the size of `out` differs from the last
+  /// extent).
   Status decode_row(std::size_t i, std::span<float> out) const;
   /// Decodes all elements, in row-major order. Throws std::bad_alloc.
   Tensor<float> decode() const;
@@ -65,8 +67,8 @@ class STELE_EXPORT BlockTensor {
   std::shared_ptr<const void> keeper_;
 };
 
-/// A BlockTensor of one dtype, Quantized<DType::q4_k>, or with the dtype that the file has, Quantized<>. A file with
-/// another dtype than that of the type is an error (dtype_mismatch).
+/// A BlockTensor of one dtype, Quantized<DType::q4_k>, or of the file's dtype, Quantized<>. If the file's dtype differs
+/// from that of the type, a load is an error (dtype_mismatch).
 template <DType Blocks = DType::none>
 class Quantized : public BlockTensor {
   static_assert(Blocks == DType::none || BlockTensor::takes(Blocks),
@@ -75,11 +77,11 @@ class Quantized : public BlockTensor {
  public:
   Quantized() noexcept = default;
   explicit Quantized(Shape shape) requires(Blocks != DType::none) : BlockTensor(Blocks, std::move(shape)) {}
-  /// Takes a tensor of that dtype. Throws std::invalid_argument for another one.
+  /// Takes a tensor of that dtype. Throws std::invalid_argument for any other dtype.
   Quantized(BlockTensor tensor)  // NOLINT(google-explicit-constructor)
       : BlockTensor(std::move(tensor)) {
     if (Blocks != DType::none && is_set() && dtype() != Blocks) {
-      throw std::invalid_argument("stele: the blocks have another dtype than Quantized");
+      throw std::invalid_argument("stele: the dtype of the blocks differs from that of Quantized");
     }
   }
 };

@@ -1,5 +1,4 @@
-// Record: the parameters of a module and nothing else, as a type generated at compile time, with the module's own
-// names.
+// Record: only the parameters of a module, as a type generated at compile time, with the module's own names.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-// First, so that errors from it show few files.
+// Included first, so that errors from it show few files.
 #include "stele/detail/remedy.hpp"
 //
 #include "stele/detail/reflect.hpp"
@@ -25,7 +24,7 @@ namespace stele::inline v0 {
 
 namespace detail {
 
-// The two walks and their callers; compiled once, in src/.
+// The two walks and the functions that call them; compiled once, in src/.
 enum class LoadMode : std::uint8_t { fresh, in_place };
 /// `constants`: includes fields with FieldFlags::constant.
 STELE_EXPORT Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object,
@@ -33,19 +32,19 @@ STELE_EXPORT Result<Snapshot> snapshot_object(const TypeInfo& type, const void* 
                                               bool constants = true);
 STELE_EXPORT Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
                                 const LoadOptions& options);
-/// Checks the structure only; a null object means a new one.
+/// Checks only the structure; a null object means a new object.
 STELE_EXPORT Result<Report> check_object(const Snapshot& snapshot, const TypeInfo& type, const void* object,
                                          const LoadOptions& options);
 STELE_EXPORT Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps& ops, void* object);
 STELE_EXPORT std::shared_ptr<const SnapshotData> own_tensor(std::shared_ptr<void> object, const TensorOps& ops);
 }  // namespace detail
 
-/// A leaf of a record: borrowed from an existing module, owned, or lazy in a file; empty until it has a tensor.
+/// A leaf of a record: borrowed from an existing module, owned, or lazy in a file; empty until it gets a tensor.
 class STELE_EXPORT LeafHandle {
  public:
   bool has_value() const noexcept { return data_ != nullptr; }
   explicit operator bool() const noexcept { return has_value(); }
-  // All functions below are only valid if has_value().
+  // The following functions require has_value().
   DType dtype() const noexcept { return leaf().dtype(); }
   std::span<const Extent> shape() const noexcept { return leaf().shape(); }
   std::uint64_t size() const noexcept { return leaf().size(); }
@@ -55,7 +54,8 @@ class STELE_EXPORT LeafHandle {
   LeafView leaf() const noexcept { return {*data_, leaf_}; }
 
  protected:
-  // Moves only, like a record: a tensor that from_record takes out of one leaf must not be missing from another.
+  // Move-only, like a record: if from_record takes a tensor out of one leaf, the tensor must not be missing from
+  // another.
   LeafHandle() = default;
   LeafHandle(LeafHandle&&) noexcept = default;
   LeafHandle& operator=(LeafHandle&&) noexcept = default;
@@ -75,7 +75,7 @@ class STELE_EXPORT LeafHandle {
   std::uint32_t leaf_ = 0;
 };
 
-/// The leaf of a field of type T (a tensor, or a Param of one). Assigning a T makes it owned.
+/// The leaf of a field of type T (a tensor, or a Param of one). Assigning a T makes the leaf own it.
 template <class T>
 class TypedLeaf : public LeafHandle {
  public:
@@ -87,7 +87,8 @@ class TypedLeaf : public LeafHandle {
     leaf_ = 0;
     return *this;
   }
-  /// Loads the tensor, converted to T's element type. Errors: not_found (empty), shape_mismatch, dtype_mismatch, io, …
+  /// Loads the tensor, converted to the element type of T. Errors: not_found (empty), shape_mismatch, dtype_mismatch,
+  /// io, …
   Result<T> load() const {
     if (!has_value()) return Error(Errc::not_found, "the record's leaf has no tensor");
     return detail::guarded([&]() -> Result<T> {
@@ -166,7 +167,7 @@ struct record_type {
   using type = typename decltype(record_type_of<T, Listed>())::type;
 };
 
-// A listed field's record; Self only delays the instantiation.
+// The record of a listed field; Self only delays the instantiation.
 template <class Field, class Self>
 struct record_field_of {
   using type = record_type_t<Field, true>;
@@ -177,7 +178,8 @@ struct record_info_of {
   using table = type_info<record_type_t<T, Listed>, true>;
 };
 
-/// The members of a record of an aggregate or a class with only a Describe list: a tuple, as there are no names.
+/// The members of a record of an aggregate or of a class with only a Describe list: a tuple, because they have no
+/// names.
 template <class M>
 struct TupleRecord {
   template <class... F>
@@ -227,8 +229,8 @@ consteval auto record_base() {
 
 }  // namespace detail
 
-/// The record of module M: its parameters, under its own names (`record.weight`; for aggregates get<"weight">(record)).
-/// Leaves are lazy. Move-only, so that no tensor is shared by accident.
+/// The record of module M: its parameters, under the module's names (`record.weight`; for aggregates
+/// get<"weight">(record)). Leaves are lazy. Move-only, so that tensors are not shared by accident.
 template <class M>
 class Record : public decltype(detail::record_base<M>())::type {
  public:
@@ -292,7 +294,7 @@ auto* record_field(Record<M>& record) {
   }
 }
 
-/// Reports the obstacles to loading an M as compile-time errors.
+/// Reports the reasons why an M cannot be loaded as compile-time errors.
 template <class M>
 constexpr void check_writable() {
   static_assert(writable<M, true>(),
@@ -312,7 +314,7 @@ constexpr bool check_makeable() {
 
 }  // namespace detail
 
-/// Returns the record's field of that name, as the module spells it.
+/// Returns the record's field with that name, in the module's spelling.
 template <detail::FieldName Name, class M>
 auto& get(Record<M>& record) {
   return *detail::record_field<Name>(record);
@@ -326,8 +328,8 @@ auto&& get(Record<M>&& record) {
   return std::move(*detail::record_field<Name>(record));
 }
 
-/// Returns a Snapshot that borrows from `module` (a module or a Record), which must outlive it. Nothing is copied.
-/// Errors: cycle.
+/// Returns a Snapshot that borrows from `module` (a module or a Record), which must outlive it. Copies nothing. Errors:
+/// cycle.
 template <class M>
 Result<Snapshot> snapshot_of(const M& module) {
   return detail::snapshot_object(*detail::module_info<M>(), &module, {}, false);
@@ -344,13 +346,13 @@ template <class M>
 struct recorded_module_of<Record<M>> {
   using type = M;
 };
-/// M, or the module that M is the record of.
+/// M, or the module whose record M is.
 template <class M>
 using recorded_module = typename recorded_module_of<M>::type;
 }  // namespace detail
 
-/// Makes a new module of a Snapshot, by its hook if it has one, else default-constructed and filled. A Record<M> is
-/// lazy: the structure is checked, the tensors are read when they are used.
+/// Makes a new module from a Snapshot: by its hook if it has one, else default-constructed and filled. A Record<M> is
+/// lazy: the structure is checked, and tensors are read when they are used.
 template <class M>
 Result<M> load(const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
   return detail::guarded([&]() -> Result<M> {
@@ -367,12 +369,12 @@ Result<M> load(const Snapshot& snapshot, const LoadOptions& options = default_lo
       STELE_TRY(detail::load_object(snapshot, *detail::module_info<M>(), &*module, detail::LoadMode::fresh, options));
       return module;
     } else {
-      return Error(Errc::not_loadable);  // the error above is the compiler's only one
+      return Error(Errc::not_loadable);  // the static_assert above is the compiler's only error
     }
   });
 }
 
-/// Writes a Snapshot into an existing module. Structure is checked first. On error, the module is unchanged unless
+/// Writes a Snapshot into an existing module. Checks the structure first. On error, the module is unchanged unless
 /// Error::partially_applied().
 template <class M>
 Status load_into(M& module, const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
@@ -381,15 +383,15 @@ Status load_into(M& module, const Snapshot& snapshot, const LoadOptions& options
     return detail::load_object(snapshot, *detail::module_info<M>(), &module, detail::LoadMode::in_place, options);
   });
 }
-/// Writes a record into an existing module, in the same way.
+/// Writes a record into an existing module. Same guarantees as for a Snapshot.
 template <class M>
 Status load_into(M& module, const Record<M>& record, const LoadOptions& options = default_load_options()) {
   STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(record));
   return load_into(module, snapshot, options);
 }
 
-/// Makes the record of a module, without a copy of its tensors: it borrows those of an existing module, which must
-/// outlive it, and owns those of a temporary.
+/// Makes the record of a module without copying its tensors: borrows those of an existing module, which must outlive
+/// the record, and owns those of a temporary.
 template <class M>
 requires(std::is_lvalue_reference_v<M> ||
          !std::is_const_v<M>) Result<Record<std::remove_cvref_t<M>>> record_of(M&& module) {
@@ -408,7 +410,7 @@ requires(std::is_lvalue_reference_v<M> ||
 }
 
 /// Makes a new module from a record: by `M::from_record(Record<M>&&, args…)` if that exists, else default-constructed
-/// and filled. The record's own tensors are moved if the types allow. An immovable M can only be filled by load_into.
+/// and filled. Moves the record's own tensors if the types allow it. An immovable M can only be filled by load_into.
 template <class M, class... Args>
 Result<M> from_record(Record<M>&& record, Args&&... args) {
   return detail::guarded([&]() -> Result<M> {
@@ -423,19 +425,20 @@ Result<M> from_record(Record<M>&& record, Args&&... args) {
   });
 }
 
-/// Checks a load into a new M, without reading a tensor or making an M. Returns the Report of its names, kinds, dtypes
-/// and shapes, or the error of that load.
+/// Checks a load into a new M, without reading a tensor or creating an M. Returns the Report of its names, kinds,
+/// dtypes and shapes, or the error of that load.
 template <class M>
 Result<Report> dry_run(const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
   return detail::check_object(snapshot, *detail::module_info<M>(), nullptr, options);
 }
-/// Checks a load into an existing module, which is not changed.
+/// Checks a load into an existing module without changing the module.
 template <class M>
 Result<Report> dry_run(const M& module, const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
   return detail::check_object(snapshot, *detail::module_info<M>(), &module, options);
 }
 
-/// Calls `visit(path, LeafView)` for each parameter of a module or record, in declaration order; a tied one once.
+/// Calls `visit(path, LeafView)` for each parameter of a module or record, in declaration order; once for a tied
+/// parameter.
 template <class M, class F>
 Status for_each_param(const M& module, F visit) {
   return detail::guarded([&]() -> Status {
@@ -445,8 +448,8 @@ Status for_each_param(const M& module, F visit) {
   });
 }
 
-/// Returns the number of elements of all parameters; a tied parameter counts once. Throws Exception (aborts
-/// if exceptions are off) for a module that cannot be walked, such as one with a cycle.
+/// Returns the number of elements of all parameters; a tied parameter counts once. Throws Exception (aborts if
+/// exceptions are disabled) for a module that cannot be walked, such as one with a cycle.
 template <class M>
 std::uint64_t num_params(const M& module) {
   std::uint64_t n = 0;

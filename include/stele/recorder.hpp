@@ -1,4 +1,4 @@
-// Recorder: a format with a precision and options, as one class in user code.
+// Recorder: a format with a precision and options, as one class for user code.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ Object object_of(const M& module) {
   return {module_info<M>(), &module};
 }
 
-/// Returns a new module from a file: made by its hook if it has one, else default-constructed and filled. A Record is
-/// lazy.
+/// Returns a new module from a file: created by its hook if it has one, else default-constructed and filled. A Record
+/// is lazy.
 template <class M>
 Result<M> load_once(Reader reader, const Input& from, const LoadOptions& options) {
   if constexpr (is_record<M> || has_hook<M>()) {
@@ -49,7 +49,7 @@ Result<M> load_new(Reader reader, const Input& from, const LoadOptions& options)
 }  // namespace detail
 
 /// Saves and loads modules in one format, at one precision. `module` is a module that snapshot_of accepts, a Record of
-/// one, or a Snapshot. Recorders are values; their members are const and safe to call from several threads.
+/// one, or a Snapshot. Recorders are values; their members are const and thread-safe.
 template <class FormatType, PrecisionSettings Settings = NativePrecision>
 class Recorder {
  public:
@@ -71,7 +71,7 @@ class Recorder {
   Result<Snapshot> open(const Input& from, const LoadOptions& options = default_load_options()) const {
     return detail::open({&format_}, from, options);
   }
-  /// Loads a new module, which need not be initialised first, or opens a file as a lazy, typed Record.
+  /// Loads a new module (the caller need not initialise one), or opens a file as a lazy, typed Record.
   template <class M>
   Result<M> load(const Input& from, const LoadOptions& options = default_load_options()) const {
     return detail::load_new<M>({&format_}, from, options);
@@ -82,7 +82,7 @@ class Recorder {
     detail::check_writable<M>();
     return detail::load_in_place({&format_}, from, *detail::module_info<M>(), &module, options);
   }
-  /// Reads and checks every byte; the report names the parts that no checksum covers (Report::What::unchecked).
+  /// Reads and verifies every byte; the report names the parts that no checksum covers (Report::What::unchecked).
   Result<Report> verify(const Input& from, const LoadOptions& options = default_load_options()) const {
     return v0::verify(format_, from, options);
   }
@@ -106,8 +106,8 @@ class MemoryRecorder : public Recorder<FormatType, Settings> {
     STELE_TRY(Base::save(module, sink, options));
     return sink.take();
   }
-  /// Writes to the caller's memory; returns the number of bytes used. Errors: no_space (found() contains the number
-  /// needed), …
+  /// Writes to the caller's memory; returns the number of bytes used. Errors: no_space (found() contains the required
+  /// number), …
   template <class M>
   Result<std::size_t> save(const M& module, std::span<std::byte> memory,
                            const SaveOptions& options = default_save_options()) const {

@@ -1,4 +1,4 @@
-// Result and Error: a fallible call returns the kind of failure, its place, the expected and the found.
+// Result and Error: a fallible call returns the kind of failure, its location, and the expected and found content.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,9 @@ STELE_EXPORT std::ostream& operator<<(std::ostream& to, Errc code);
 template <class T>
 class Result;
 
-/// A failure. One pointer wide; the setters chain. Absent parts are empty. An error of usual length takes one
-/// allocation. No operation throws: if there is no memory for an Error, it becomes `out_of_memory`, without further
-/// parts; if there is none for a part, the part stays empty. An Error that was moved from has the code `none` and no
-/// parts.
+/// A failure. One pointer wide; the setters can be chained. Absent parts are empty. An error of usual length takes one
+/// allocation. No operation throws: if memory runs out for an Error, it becomes `out_of_memory` without further parts;
+/// if it runs out for a part, the part remains empty. A moved-from Error has the code `none` and no parts.
 class STELE_EXPORT Error {
  public:
   explicit Error(Errc code, std::string_view message = {}) noexcept;
@@ -48,12 +47,12 @@ class STELE_EXPORT Error {
   Error&& file(std::string_view text) && noexcept;  // name of the source or sink
   Error&& expected(std::string_view text) && noexcept;
   Error&& found(std::string_view text) && noexcept;
-  Error&& hint(std::string_view text) && noexcept;  // what the caller can do, e.g. "pass SaveOptions::allow_loss"
+  Error&& hint(std::string_view text) && noexcept;  // the remedy for the caller, e.g. "pass SaveOptions::allow_loss"
   Error&& offset(std::uint64_t at) && noexcept;     // byte offset in the source
   Error&& report(std::shared_ptr<const Report> report) && noexcept;
   Error&& partially_applied(bool yes) && noexcept;
 
-  // The texts are valid until the Error is changed or destroyed.
+  // The strings are valid until the Error is changed or destroyed.
   Errc code() const noexcept;
   /// Returns name(code()), such as "shape_mismatch".
   std::string_view code_name() const noexcept { return name(code()); }
@@ -64,9 +63,10 @@ class STELE_EXPORT Error {
   std::string_view found() const noexcept;
   std::string_view hint() const noexcept;
   std::optional<std::uint64_t> offset() const noexcept;
-  /// Returns the report of the load up to its failure; null if no load was running.
+  /// Returns the report of the load up to its failure; null if the error is not from a load.
   const std::shared_ptr<const Report>& report() const noexcept;
-  /// Returns true if a load in place had already written part of the module (only after an I/O error in the last pass).
+  /// Returns true if a load in place had already written a part of the module (only after an I/O error in the last
+  /// pass).
   bool partially_applied() const noexcept;
 
   /// Returns one line with every part: "not_representable: head.bias: the format has no bf16: expected f16 or f32,
@@ -106,7 +106,7 @@ namespace detail {
 [[noreturn]] STELE_EXPORT void throw_error(const Error& error);
 }  // namespace detail
 
-/// A value or an Error; the interface of std::expected<T, Error>.
+/// A value or an Error, with the interface of std::expected<T, Error>.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -119,8 +119,8 @@ class [[nodiscard]] Result {
 
   bool has_value() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return value_.has_value(); }
-  /// Returns the value. Without one, throws Exception (aborts if exceptions are off). Of a temporary Result, the value
-  /// itself is returned, no reference into it: `for (auto& step : manager.steps().value())` is safe.
+  /// Returns the value. If there is none, throws Exception (aborts if exceptions are disabled). For a temporary Result,
+  /// returns the value itself instead of a reference into it: `for (auto& step : manager.steps().value())` is safe.
   T& value() & { return check(), *value_; }
   const T& value() const& { return check(), *value_; }
   T value() && { return check(), std::move(*value_); }
@@ -129,7 +129,7 @@ class [[nodiscard]] Result {
   T operator*() && noexcept(std::is_nothrow_move_constructible_v<T>) { return std::move(*value_); }
   T* operator->() noexcept { return &*value_; }
   const T* operator->() const noexcept { return &*value_; }
-  /// Returns the error; only valid if has_value() is false.
+  /// Returns the error; requires that has_value() is false.
   const Error& error() const& noexcept { return *error_; }
   Error& error() & noexcept { return *error_; }
   Error error() && noexcept { return std::move(*error_); }
@@ -141,13 +141,13 @@ class [[nodiscard]] Result {
   T value_or(U&& other) && {
     return value_ ? std::move(*value_) : static_cast<T>(std::forward<U>(other));
   }
-  /// Returns f(value), which is a Result, or this error.
+  /// Returns f(value), which must be a Result, or this error.
   template <class F>
   auto and_then(F&& f) && -> std::remove_cvref_t<std::invoke_result_t<F, T&&>> {
     if (!value_) return std::move(*error_);
     return std::forward<F>(f)(std::move(*value_));
   }
-  /// Returns a Result of f(value), or of this error.
+  /// Returns a Result with f(value), or with this error.
   template <class F>
   auto transform(F&& f) && -> Result<std::remove_cvref_t<std::invoke_result_t<F, T&&>>> {
     if (!value_) return std::move(*error_);
@@ -158,7 +158,7 @@ class [[nodiscard]] Result {
       return std::forward<F>(f)(std::move(*value_));
     }
   }
-  /// Returns this value, or f(error), which is a Result of the same type.
+  /// Returns this value, or f(error), which must be a Result of the same type.
   template <class F>
   Result or_else(F&& f) && {
     if (value_) return std::move(*this);
@@ -179,7 +179,7 @@ class [[nodiscard]] Result {
   std::optional<Error> error_;
 };
 
-/// Success or an Error; one pointer wide. After its error was moved out, it is a success.
+/// Success or an Error; one pointer wide. Becomes a success when its error is moved out.
 template <>
 class [[nodiscard]] Result<void> {
  public:
@@ -194,13 +194,13 @@ class [[nodiscard]] Result<void> {
   const Error& error() const& noexcept { return error_; }
   Error& error() & noexcept { return error_; }
   Error error() && noexcept { return std::move(error_); }
-  /// Returns f(), which is a Result, or this error.
+  /// Returns f(), which must be a Result, or this error.
   template <class F>
   auto and_then(F&& f) && -> std::remove_cvref_t<std::invoke_result_t<F>> {
     if (!has_value()) return std::move(error_);
     return std::forward<F>(f)();
   }
-  /// Returns success, or f(error), which is a Status.
+  /// Returns success, or f(error), which must be a Status.
   template <class F>
   Result or_else(F&& f) && {
     if (has_value()) return {};
@@ -218,7 +218,7 @@ namespace detail {
 /// Converts the exception being handled to an error.
 STELE_EXPORT Error error_of_exception() noexcept;
 
-/// Runs `f`, which returns a Result; an exception becomes its error, because user code may throw anywhere.
+/// Runs `f`, which returns a Result, and converts an exception to an error, because user code may throw anywhere.
 template <class F>
 auto guarded(F f) -> decltype(f()) {
 #if STELE_EXCEPTIONS

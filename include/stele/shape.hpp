@@ -54,7 +54,7 @@ class Shape {
       to = more.get();
     }
 #else
-    if (extents.size() > inline_rank) __builtin_trap();  // more extents than fit inline
+    if (extents.size() > inline_rank) __builtin_trap();  // a heap would be needed
 #endif
     for (const Extent e : extents) *to++ = e;
 #if STELE_HEAP

@@ -1,4 +1,5 @@
-// Sink: the output of a save. A file replaced in one step, growing memory, the caller's span, a std::ostream.
+// Sink: the output of a save. A file that is replaced in one step, growing memory, the caller's span, or a
+// std::ostream.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,8 @@ namespace stele::inline v0 {
 class Bundle;  // stele/bundle.hpp
 class Source;  // stele/source.hpp
 
-/// A stream of bytes, written forward except by patch(). Not shared between threads. The bytes are saved only after
-/// commit() succeeds.
+/// A stream of bytes, written forward except by patch(). Not thread-safe. The bytes are saved only after commit()
+/// succeeds.
 class STELE_EXPORT Sink {
  public:
   virtual ~Sink();
@@ -26,7 +27,7 @@ class STELE_EXPORT Sink {
   Sink& operator=(const Sink&) = delete;
 
   /// Announces the total number of bytes, before the first write. Memory is then allocated once; a span that is too
-  /// small is refused (no_space; found() contains the size needed), and so is a full disk (io). Only a hint: fewer or
+  /// small is refused (no_space; found() contains the required size), as is a full disk (io). Only a hint: fewer or
   /// more bytes may follow.
   virtual Status reserve(std::uint64_t total);
   /// Appends the pieces in order. Errors: io, no_space, out_of_memory.
@@ -34,8 +35,8 @@ class STELE_EXPORT Sink {
   Status write(std::span<const std::byte> piece) {
     return write(std::span<const std::span<const std::byte>>(&piece, 1));
   }
-  /// Appends `size` bytes of a source. The operating system copies them from file to file; if the file system can, both
-  /// files then share them. Errors: those of write() and Source::read_at.
+  /// Appends `size` bytes of a source. The operating system copies them from file to file; if the file system supports
+  /// it, both files then share them. Errors: those of write() and Source::read_at.
   virtual Status copy(const Source& from, std::uint64_t offset, std::uint64_t size);
   /// Returns true if patch() can be called.
   virtual bool can_patch() const noexcept { return false; }
@@ -43,17 +44,17 @@ class STELE_EXPORT Sink {
   virtual Status patch(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Makes the bytes durable and visible. Without it, the sink's destructor discards them if possible.
   virtual Status commit();
-  /// Returns the bundle in which files that belong to this one are created; nullptr if there is none.
+  /// Returns the bundle for creating files that belong to this one; nullptr if there is none.
   virtual std::shared_ptr<Bundle> bundle() const { return nullptr; }
-  /// Returns true for a folder, which takes no bytes of its own, only the files of bundle().
+  /// Returns true for a folder, which accepts no bytes, only the files of bundle().
   virtual bool is_folder() const noexcept { return false; }
   const std::string& name() const noexcept { return name_; }
 
   /// Names a new file of bundle() that a failed save removes: a shard. The index of the shards, which is this file, is
-  /// named before them if it is new.
+  /// named before the shards if it is new.
   void add_part(std::string name) { parts_.push_back(std::move(name)); }
-  /// Removes the parts after a failed save, as far as possible; keeps the shards if an index of them may exist.
-  /// `committing`: commit() has failed, so this file may already be in its place.
+  /// Removes the parts after a failed save, if possible; keeps the shards if an index of them may exist. `committing`:
+  /// commit() has failed, so this file may already be in place.
   void remove_parts(bool committing) noexcept;
 
  protected:
@@ -72,19 +73,19 @@ enum class Durability : std::uint8_t {
 
 struct FileSinkOptions {
   Durability durability = Durability::full;
-  /// Replaces an existing set of files file by file: a concurrent reader, or one after a crash, may find a mix of old
-  /// and new files. If false, an existing set is an error (exists). A single file is always replaced in one step.
+  /// Replaces an existing set of files file by file: a concurrent reader, or a reader after a crash, may find a mix of
+  /// old and new files. If false, an existing set is an error (exists). A single file is always replaced in one step.
   bool allow_nonatomic = false;
   /// If false, an existing target is an error (exists) instead of being replaced.
   bool overwrite = true;
 };
 
-/// Replaces a file in one step: writes a temporary file next to it (created exclusively, named after it and this
-/// process), which commit() renames over it. Keeps an existing file's permissions (owner, group and access list if
-/// permitted). A symbolic link stays, and its target is replaced; a FIFO or device is written directly. Without
-/// commit(), the temporary is removed. Temporaries that killed processes left for this path are removed too. Errors: io
-/// (also for an existing file that is not writable), not_found (no such folder), invalid_argument (an empty path, a
-/// folder, a zero byte), exists (FileSinkOptions::overwrite).
+/// Replaces a file in one step: writes a temporary file next to it (created exclusively, named after the file and this
+/// process), which commit() renames over the file. Keeps an existing file's permissions (owner, group and access list
+/// if permitted). A symbolic link is kept, and its target is replaced; a FIFO or device is written directly. Without
+/// commit(), the temporary is removed. Also removes temporaries that killed processes left for this path. Errors: io
+/// (also for an existing file that is not writable), not_found (the folder does not exist), invalid_argument (an empty
+/// path, a folder, a zero byte), exists (FileSinkOptions::overwrite).
 STELE_EXPORT Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions options = {});
 
 /// Memory that reserve() allocates and that grows if more bytes follow.
@@ -104,7 +105,8 @@ class STELE_EXPORT BufferSink final : public Sink {
   std::size_t used_ = 0;
 };
 
-/// The caller's memory, of fixed size. A write that does not fit is refused whole: no byte is written past the end.
+/// The caller's memory, of fixed size. A write that does not fit is refused as a whole: no byte is written past the
+/// end.
 class STELE_EXPORT SpanSink final : public Sink {
  public:
   explicit SpanSink(std::span<std::byte> memory) : Sink("span"), memory_(memory) {}

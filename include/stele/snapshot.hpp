@@ -1,6 +1,6 @@
-// Snapshot: a record with its types erased: flat arrays of nodes in declaration order. A leaf has a dtype, a shape, a
-// length and the functions that read its bytes; data is read on first use. Formats, transforms and the two walks
-// exchange Snapshots.
+// Snapshot: a type-erased record: flat arrays of nodes in declaration order. A leaf has a dtype, a shape, a length and
+// the functions that read its bytes; data is read on first use. Formats, transforms and the two walks exchange
+// Snapshots.
 #pragma once
 
 #include <array>
@@ -32,25 +32,25 @@ class Value;  // stele/value.hpp
 /// Returns "tensor", "list", …
 STELE_EXPORT std::string_view name(NodeKind kind) noexcept;
 
-/// A node; its subtree is the range from its own number up to `end`.
+/// A node; its subtree is the range from its own number up to `end` (exclusive).
 struct Node {
-  const char* name = nullptr;   // segment of the path, not escaped; null for elements of lists, arrays and tuples
+  const char* name = nullptr;   // path segment without escapes; null for elements of lists, arrays and tuples
   std::uint32_t name_size = 0;  // or the element's number if `name` is null
   NodeKind kind = NodeKind::none;
-  bool conditional = false;  // inside an optional, pointer, variant, list or map, so its presence is information
+  bool conditional = false;  // inside an optional, pointer, variant, list or map, so its presence carries information
   std::uint32_t parent = no_index;
   std::uint32_t end = 0;
   std::uint32_t index = no_index;  // tensor: leaf; value: value; alias: target node; container: type, or no_index
 };
 static_assert(sizeof(void*) != 8 || sizeof(Node) == 32);
 
-/// Consumes the bytes of a leaf, in order, piece by piece. The size of every piece but the last is a multiple of 64
-/// bytes. A leaf that is in memory is one piece; other pieces have at most ReadContext::piece_size bytes.
+/// Consumes the bytes of a leaf, in order, piece by piece. The size of every piece except the last is a multiple of 64
+/// bytes. A leaf in memory is one piece; other pieces have at most ReadContext::piece_size bytes.
 class STELE_EXPORT PieceSink {
  public:
   virtual ~PieceSink() = default;
   /// Returns memory of `size` bytes into which the next piece can be read directly (it is then passed to piece() from
-  /// there), or nullptr. Saves a copy.
+  /// there), or nullptr. Avoids a copy.
   virtual std::byte* place(std::uint64_t offset, std::size_t size) {
     static_cast<void>(offset), static_cast<void>(size);
     return nullptr;
@@ -59,16 +59,16 @@ class STELE_EXPORT PieceSink {
 };
 
 /// Working memory of one save or load: a staging piece for each step of a chain, and a window over the source, so that
-/// many small leaves need few system calls. Not shared between threads.
+/// many small leaves need few system calls. Not thread-safe.
 class STELE_EXPORT ReadContext {
  public:
-  /// Number of bytes that are read, converted or hashed at a time: fits the second-level cache (performance.md).
+  /// Number of bytes that are read, converted or hashed at a time; fits the second-level cache (performance.md).
   static constexpr std::size_t piece_size = std::size_t{256} << 10;
   ReadContext() noexcept = default;
   /// For a load that may use several threads.
   explicit ReadContext(const detail::Workers& workers) noexcept : workers_(workers) {}
   const detail::Workers& workers() const noexcept { return workers_; }
-  /// A staging piece of piece_size bytes, valid as long as the returned object exists.
+  /// A staging piece of piece_size bytes, valid during the lifetime of the returned object.
   class Piece {
    public:
     explicit Piece(ReadContext& context) : context_(context), bytes_(context.acquire()) {}
@@ -84,8 +84,8 @@ class STELE_EXPORT ReadContext {
   /// Returns `size` bytes of `source` that start at `offset`, and reads ahead if leaves are close together. Valid until
   /// the next call. Errors: invalid_argument (more than piece_size), truncated, io.
   Result<std::span<const std::byte>> window(const Source& source, std::uint64_t offset, std::size_t size);
-  /// Returns at least `size` bytes that stay allocated for later leaves: one of two blocks, 0 or 1 (any other throws
-  /// std::out_of_range).
+  /// Returns at least `size` bytes that remain allocated for later leaves, in one of two blocks: 0 or 1 (any other
+  /// number throws std::out_of_range).
   std::byte* memory(std::size_t block, std::size_t size);
 
  private:
@@ -99,12 +99,12 @@ class STELE_EXPORT ReadContext {
   std::size_t window_size_ = 0;
 };
 
-/// The place of a leaf that is stored in a Source as elements in row-major, little-endian order.
+/// The location of a leaf that is stored in a Source as elements in row-major, little-endian order.
 struct SourceRange {
   const Source* source = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t zeros = 0;  // padding bytes after it that must be zero; fewer than 64 KiB
-  std::uint64_t hash = 0;   // of its bytes, if `hashed`: XXH3-64, or the result of `crc`
+  std::uint64_t hash = 0;   // hash of its bytes, if `hashed`: XXH3-64, or the result of `crc`
   bool hashed = false;
   detail::Crc32 crc = nullptr;
 };
@@ -117,29 +117,29 @@ struct Provider {
   std::uint64_t number = 0;
 };
 
-/// The elements of an expanded tensor (a stride of 0) as they are stored: each once, in any order.
+/// The stored elements of an expanded tensor (a stride of 0): each once, in any order.
 struct StoredOnce {
   Provider provider;
   std::uint64_t count = 0;
 };
 
 /// Functions that read a leaf's bytes: one static table per kind of leaf, with two words that identify the leaf (`at`,
-/// `number`). A leaf stored in a Source needs `locate` only; a computed leaf needs `read`.
+/// `number`). A leaf stored in a Source needs only `locate`; a computed leaf needs `read`.
 struct LeafOps {
   /// Returns the whole leaf if it is contiguous in memory, else nullptr.
   const std::byte* (*view)(const void* at, std::uint64_t number) = nullptr;
   /// Fills `out` with the bytes that start at `offset` (the caller has checked the range; both are multiples of the
-  /// element).
+  /// element size).
   Status (*read)(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
                  ReadContext& context) = nullptr;
-  /// Passes the whole leaf (`size` bytes) to `sink`, and checks it as far as possible (checksum, padding). If absent,
+  /// Passes the whole leaf (`size` bytes) to `sink`, and verifies it as far as possible (checksum, padding). If absent,
   /// view() or read() by pieces is used.
   Status (*stream)(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink,
                    ReadContext& context) = nullptr;
   /// Replaces the three functions above.
   SourceRange (*locate)(const void* at, std::uint64_t number) = nullptr;
   bool in_module = false;  // `at` is an existing tensor, `number` its detail::TensorOps
-  /// The way in which a file stores the elements if they are not in it as they are: "zstd", "text".
+  /// How a file stores the elements if it does not store them unchanged: "zstd", "text".
   const char* encoding = nullptr;
   /// Returns the elements of an expanded tensor; a count of 0 for other leaves.
   StoredOnce (*once)(const void* at, std::uint64_t number) = nullptr;
@@ -153,10 +153,11 @@ struct SnapshotData;
 
 }  // namespace detail
 
-/// A leaf of a Snapshot (untyped). Valid as long as the Snapshot's data, which a leaf of a temporary Snapshot shares.
+/// A leaf of a Snapshot (untyped). Valid during the lifetime of the Snapshot's data, which a leaf of a temporary
+/// Snapshot shares.
 class STELE_EXPORT LeafView {
  public:
-  /// `leaf` is less than the number of leaves; not checked.
+  /// `leaf` must be less than the number of leaves (not checked).
   LeafView(const detail::SnapshotData& data, std::uint32_t leaf) noexcept : data_(&data), leaf_(leaf) {}
   LeafView(std::shared_ptr<const detail::SnapshotData> data, std::uint32_t leaf) noexcept
       : data_(data.get()), leaf_(leaf), shared_(std::move(data)) {}
@@ -170,28 +171,28 @@ class STELE_EXPORT LeafView {
   const Annotations* annotations() const noexcept;
   /// Returns the path as text.
   std::string path() const;
-  /// Returns the number of its node.
+  /// Returns the number of the leaf's node.
   std::uint32_t node() const noexcept;
   /// Returns the bytes if they are in memory, else an empty span; host byte order, row-major.
   std::span<const std::byte> view() const noexcept;
-  /// Reads bytes of the leaf from `offset` on. Not checked against a checksum, which covers the whole leaf only.
-  /// Errors: truncated (outside the leaf), invalid_argument (`offset` or the size of `out` is not a multiple of the
-  /// element size), io, out_of_range (a converted leaf).
+  /// Reads bytes of the leaf from `offset` on. Does not verify the checksum, which covers only the whole leaf. Errors:
+  /// truncated (outside the leaf), invalid_argument (`offset` or the size of `out` is not a multiple of the element
+  /// size), io, out_of_range (a converted leaf).
   Status read(std::uint64_t offset, std::span<std::byte> out) const;
   Status read(std::uint64_t offset, std::span<std::byte> out, ReadContext& context) const;
-  /// Passes all bytes to `sink`, checked. Errors: io, checksum, out_of_range, those of `sink`.
+  /// Passes all bytes to `sink`, and verifies them. Errors: io, checksum, out_of_range, those of `sink`.
   Status stream(PieceSink& sink, ReadContext& context) const;
   const Provider& provider() const noexcept;
-  /// Returns the place of the elements in a Source that stores them unchanged; nullopt for other leaves.
+  /// Returns the location of the elements in a Source that stores them unchanged; nullopt for other leaves.
   std::optional<SourceRange> location() const;
-  /// Returns the way in which a file stores the elements: "zstd", "text"; empty for a leaf with a location(), in
-  /// memory, or computed.
+  /// Returns how a file stores the elements: "zstd", "text"; empty for a leaf that has a location(), is in memory, or
+  /// is computed.
   std::string_view encoding() const noexcept;
 
  private:
   const detail::SnapshotData* data_;
   std::uint32_t leaf_;
-  std::shared_ptr<const detail::SnapshotData> shared_;  // of a temporary Snapshot
+  std::shared_ptr<const detail::SnapshotData> shared_;  // set for a leaf of a temporary Snapshot
 };
 
 /// The kinds of containers that a file leaves uncertain.
@@ -200,18 +201,18 @@ struct UnknownKinds {
   bool maps = false;  // a map may also be a module, if one of the module's members is absent from the file
 };
 
-/// Immutable; copies share the data. What a member returns of a temporary Snapshot shares its data, is a copy, or does
-/// not compile.
+/// An untyped record. Immutable; copies share the data. Results of members of a temporary Snapshot share its data, are
+/// copies, or do not compile.
 class STELE_EXPORT Snapshot {
  public:
   Snapshot();
-  /// Null: an empty Snapshot.
+  /// If `data` is null, the Snapshot is empty.
   explicit Snapshot(std::shared_ptr<const detail::SnapshotData> data);
 
   std::span<const Node> nodes() const& noexcept;
   std::span<const Node> nodes() const&& = delete;
   std::size_t leaf_count() const noexcept;
-  /// Returns leaf `i`, which is less than leaf_count(); not checked.
+  /// Returns leaf `i`, which must be less than leaf_count() (not checked).
   LeafView leaf(std::size_t i) const& noexcept { return {*data_, static_cast<std::uint32_t>(i)}; }
   LeafView leaf(std::size_t i) && noexcept { return {std::move(data_), static_cast<std::uint32_t>(i)}; }
   /// Returns leaf `i`, counted in the file's order. Errors: not_found.
@@ -221,10 +222,9 @@ class STELE_EXPORT Snapshot {
   /// nested, and over all names of a flat file.
   std::optional<LeafView> find(std::string_view path) const&;
   std::optional<LeafView> find(std::string_view path) &&;
-  /// Returns the path of a node as text: segments joined by '.', escaped (design: paths). Empty for a number that no
-  /// node has.
+  /// Returns the path of a node as text: segments joined by '.', escaped (design: paths). Empty for an invalid number.
   std::string path(std::uint32_t node) const;
-  /// Returns the value of one of nodes(); null for a node of another kind.
+  /// Returns the value of one of nodes(); null for a node that is not a value.
   const Value& value(const Node& node) const& noexcept;
   const Value& value(const Node& node) const&& = delete;
   std::string_view type_name(const Node& node) const& noexcept;
@@ -233,8 +233,8 @@ class STELE_EXPORT Snapshot {
   const std::map<std::string, std::string>& metadata() const& noexcept;
   std::map<std::string, std::string> metadata() &&;
   /// Returns the typed properties of a model, such as GGUF's key-value pairs: an ordered map, or null. Its strings are
-  /// in metadata() too. Formats without typed properties keep them in their metadata, under the key `stele.properties`;
-  /// without metadata, they are lost.
+  /// also in metadata(). Formats without typed properties store them in their metadata, under the key
+  /// `stele.properties`; formats without metadata lose them.
   const Value& properties() const& noexcept;
   Value properties() &&;
   /// Returns true if the names are whole paths, as in flat files.
@@ -242,10 +242,11 @@ class STELE_EXPORT Snapshot {
   UnknownKinds unknown_kinds() const noexcept;
   /// Returns true if the leaves should be read one after the other, in the order of the nodes.
   bool in_order() const noexcept;
-  /// Returns what the file's own format needs to write an equal file and no other format stores, by name.
+  /// Returns the properties that the file's own format needs to write an equal file and that no other format stores, by
+  /// name.
   const std::map<std::string, std::string>& origin() const& noexcept;
   std::map<std::string, std::string> origin() &&;
-  /// For the library's own use.
+  /// For internal use.
   const std::shared_ptr<const detail::SnapshotData>& data() const noexcept { return data_; }
   /// Returns the total number of bytes of all leaves.
   std::uint64_t byte_size() const noexcept;
@@ -267,11 +268,11 @@ class STELE_EXPORT SnapshotBuilder {
 
   /// Reserves memory, so that no array grows while building.
   void reserve(std::size_t nodes, std::size_t leaves, std::size_t extents);
-  /// Declares that all following names are whole paths (an element's number is one); containers have no members.
+  /// Declares that all following names are whole paths (an element's number is one too); containers have no members.
   void set_flat();
-  /// Returns a copy of `name` that lasts as long as the Snapshot.
+  /// Returns a copy of `name` that exists as long as the Snapshot.
   std::string_view intern(std::string_view name);
-  /// Keeps an object alive as long as the Snapshot: a source, memory that names point into.
+  /// Keeps an object alive as long as the Snapshot: a source, or memory that names point into.
   void keep(std::shared_ptr<const void> thing);
 
   using Name = NodeName;
@@ -292,26 +293,27 @@ class STELE_EXPORT SnapshotBuilder {
   void annotate(std::string key, Value value);
   void set_metadata(std::map<std::string, std::string> metadata);
   void set_properties(Value properties);
-  /// Sets a property of the file that its own format needs to write an equal file. Other formats ignore it.
+  /// Sets a property that the file's own format needs to write an equal file. Other formats ignore it.
   void set_origin(std::string key, std::string value);
-  /// Declares that the leaves are slow to read except one after the other, in the order of the nodes: one thread then
-  /// reads them so.
+  /// Declares that reading the leaves is slow except one after the other, in the order of the nodes; one thread then
+  /// reads them in that order.
   void set_in_order();
-  /// Declares which kinds of containers the file leaves open; loads decide by the module. Add numbers as elements.
+  /// Declares which kinds of containers the file does not determine; loads decide by the module. Add numbers as
+  /// elements.
   void set_unknown_kinds(UnknownKinds kinds);
   /// Provides the order of a flat file's names: every node except the root, sorted by name (bytes). Without it, a load
   /// sorts the names.
   void set_name_order(std::vector<std::uint32_t> nodes);
-  /// Bounds the memory of a load: the number of bytes of tensors that the file can hold, if its leaves do not show it
+  /// Bounds the memory of a load: the number of tensor bytes that the file can contain, if its leaves do not show it
   /// (compressed data, text). 0: the sum of the leaves.
   void set_capacity(std::uint64_t bytes);
   Snapshot finish();
 
   /// Returns the nodes so far.
   std::span<const Node> nodes() const noexcept;
-  /// For the library's own use.
+  /// For internal use.
   detail::SnapshotData& data() noexcept { return *data_; }
-  /// Returns the container to which nodes are now added.
+  /// Returns the container to which nodes are currently added.
   std::uint32_t parent() const noexcept { return open_; }
 
  private:
@@ -322,16 +324,16 @@ class STELE_EXPORT SnapshotBuilder {
   std::uint32_t last_type_ = no_index;  // index of the last type
 };
 
-/// Stores the tensors at another precision: returns a Snapshot whose leaves convert piece by piece as they are read.
-/// With a `floating`, quantized tensors become floats again. (quantize() and quantize_blocks() apply `quantized_bits`
-/// and `block_rules`.)
+/// Stores the tensors at another precision: returns a Snapshot whose leaves are converted piece by piece when they are
+/// read. If `floating` is set, quantized tensors become floats again. (quantize() and quantize_blocks() apply
+/// `quantized_bits` and `block_rules`.)
 STELE_EXPORT Snapshot with_precision(const Snapshot& snapshot, PrecisionSpec precision, ConvertRules rules = {});
 
 /// Returns the Snapshot with this metadata added (replacing equal keys).
 STELE_EXPORT Snapshot with_metadata(const Snapshot& snapshot, const std::map<std::string, std::string>& metadata);
 
-/// Returns the Snapshot with these properties (a map; null: none) instead of its own. Strings in metadata() stay, and a
-/// file gets both; where they differ, it gets the one in metadata().
+/// Returns the Snapshot with these properties (a map; null: none) instead of its own. Strings in metadata() remain, and
+/// a file gets both; if they differ, it gets those in metadata().
 STELE_EXPORT Snapshot with_properties(const Snapshot& snapshot, Value properties);
 
 /// Returns a table of a Snapshot's parameters: path, dtype, shape, elements; and totals.

@@ -20,7 +20,7 @@ namespace detail::os {
 class File;
 }  // namespace detail::os
 
-/// Random access to a fixed number of bytes. All members are safe to call from several threads.
+/// Random access to a fixed number of bytes. All members are thread-safe.
 class STELE_EXPORT Source {
  public:
   virtual ~Source();
@@ -29,21 +29,21 @@ class STELE_EXPORT Source {
 
   /// Returns the number of bytes, which is fixed when the source is opened.
   virtual std::uint64_t size() const noexcept = 0;
-  /// Fills `out` with the bytes that start at `offset`. Errors: truncated (the range ends past the end of the source,
-  /// or the file has shrunk since), io.
+  /// Fills `out` with the bytes that start at `offset`. Errors: truncated (the range exceeds the source, or the file
+  /// has shrunk since it was opened), io.
   virtual Status read_at(std::uint64_t offset, std::span<std::byte> out) const = 0;
   /// Returns the whole content if it is in memory (reads then need no copy), else an empty span.
   virtual std::span<const std::byte> view() const noexcept { return {}; }
-  /// Returns true if writing to the memory of view() changes only this source's bytes: a private mapping or owned
-  /// bytes.
+  /// Returns true if writing to the memory of view() changes only this source's bytes, as for a private mapping or
+  /// owned bytes.
   virtual bool view_is_private() const noexcept { return false; }
   /// Returns the bundle with the files that belong to this one; nullptr if there is none.
   virtual std::shared_ptr<const Bundle> bundle() const { return nullptr; }
-  /// Returns true for a folder, which has no bytes of its own, only the files of bundle().
+  /// Returns true for a folder, which has no bytes, only the files of bundle().
   virtual bool is_folder() const noexcept { return false; }
-  /// Returns a source with these bytes in memory (a mapping), or nullptr if that needs reading them all.
+  /// Returns a source with these bytes in memory (a mapping), or nullptr if that would read all of them.
   virtual std::shared_ptr<const Source> mapped() const { return nullptr; }
-  /// Returns the operating system's file with these bytes at these offsets, or nullptr.
+  /// Returns the operating system's file with these bytes at the same offsets, or nullptr.
   virtual const detail::os::File* file() const noexcept { return nullptr; }
   /// Returns the name for messages: the file's path, "memory", …
   const std::string& name() const noexcept { return name_; }
@@ -57,21 +57,21 @@ class STELE_EXPORT Source {
 
 using SourcePtr = std::shared_ptr<const Source>;
 
-/// Opens a regular file that is read with pread. A file that shrinks or changes makes reads fail, without a crash.
-/// Errors: not_found, io (also for a directory, and for a FIFO or device, which can be spooled), invalid_argument (an
-/// empty path, or one with a zero byte).
+/// Opens a regular file that is read with pread. If the file shrinks or changes, reads fail, without a crash. Errors:
+/// not_found, io (also for a directory, and for a FIFO or device, which can be spooled), invalid_argument (an empty
+/// path, or one with a zero byte).
 STELE_EXPORT Result<SourcePtr> open_file(const std::string& path);
 
 /// Opens a regular file as a private (copy-on-write) mapping; parameters may point into it. The file must not shrink
 /// while it is mapped: reading a lost page ends the process with SIGBUS. Errors: those of open_file.
 STELE_EXPORT Result<SourcePtr> map_file(const std::string& path);
 
-/// Opens a folder: a source without bytes, whose bundle() opens the folder's files, mapped or read. The folder stays
-/// open: a folder that later replaces it at its path is another one, and its files are never mixed in. Errors: those of
-/// open_file (io if the path is not a folder).
+/// Opens a folder: a source without bytes, whose bundle() opens the folder's files, mapped or read. The folder remains
+/// open: files of a folder that later replaces it at its path are never mixed in. Errors: those of open_file (io if the
+/// path is not a folder).
 STELE_EXPORT Result<SourcePtr> open_folder(const std::string& path, bool mapped = false);
 
-/// Borrows the caller's memory, which must outlive the source and everything opened from it. Throws std::bad_alloc.
+/// Borrows the caller's memory, which must outlive the source and all objects opened from it. Throws std::bad_alloc.
 STELE_EXPORT SourcePtr borrow_bytes(std::span<const std::byte> bytes, std::string name = "memory");
 template <class V>
 requires std::is_same_v<V, std::vector<std::byte>> || std::is_same_v<V, const std::vector<std::byte>> SourcePtr

@@ -1,4 +1,4 @@
-// The headers that a first program needs: modules, records, tensors, precisions, recorders and load().
+// The headers for a first program: modules, records, tensors, precisions, recorders and load().
 #pragma once
 
 #include "stele/module.hpp"

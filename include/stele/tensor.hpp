@@ -1,4 +1,4 @@
-// Tensor, TensorView and tensor_traits: the tensors of modules, and support for the user's own tensor classes.
+// Tensor, TensorView and tensor_traits: the tensors of modules, and support for the user's tensor classes.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct extents_of<dynamic_rank> {
   using type = Shape;
 };
 
-/// The type of `{{1, 2}, {3, 4}}` for a rank that has rows.
+/// The type of `{{1, 2}, {3, 4}}` for ranks that have rows.
 template <class T, int Rank>
 struct nested_braces {
   struct type {
@@ -74,8 +74,8 @@ std::size_t addressable_count(const Extents& extents, std::size_t element) {
 }
 }  // namespace detail
 
-/// A row-major tensor in memory that it does not own: a pointer and extents. Loading writes to it, but cannot change
-/// its shape.
+/// A row-major tensor that does not own its memory: a pointer and extents. Loading writes to it, but cannot change its
+/// shape.
 template <class T, int Rank = dynamic_rank>
 class TensorView {
  public:
@@ -100,10 +100,10 @@ class TensorView {
   Extents shape_{};
 };
 
-/// A dense row-major tensor. Owns 64-byte aligned memory, or views memory that a keeper holds (a mapped file, after a
-/// load with Storage::mmap). The memory is uninitialised if the tensor is made from a shape alone, and advised for huge
-/// pages if it is large. The tensors of a loaded model share blocks of memory; each block is freed with the last of its
-/// tensors. Copying makes an owned copy. A default-constructed tensor is *unset*: it takes any shape on load.
+/// A dense row-major tensor. Owns 64-byte aligned memory, or views memory of a keeper (a mapped file, after a load with
+/// Storage::mmap). If the tensor is made from only a shape, its memory is uninitialised; large memory is advised to use
+/// huge pages. The tensors of a loaded model share blocks of memory; each block is freed with the last of its tensors.
+/// A copy owns its memory. A default-constructed tensor is *unset*: it takes any shape on load.
 template <class T, int Rank = dynamic_rank>
 class Tensor {
  public:
@@ -112,23 +112,23 @@ class Tensor {
   static_assert(Element<value_type>, "a Tensor's element must be a number, bool, float16, bfloat16 or std::complex");
 
   Tensor() noexcept = default;
-  /// Leaves the elements uninitialised, so that a load need not write them twice; zeros() and filled() set them. A
-  /// Tensor<bool> must be set before it is saved: bytes other than 0 and 1 are an error. Throws std::bad_alloc.
+  /// Leaves the elements uninitialised, so that a load does not write them twice; zeros() and filled() set them. A
+  /// Tensor<bool> must be set before it is saved, because bytes other than 0 and 1 are an error. Throws std::bad_alloc.
   explicit Tensor(Extents shape) : size_(detail::addressable_count(shape, sizeof(T))), shape_(std::move(shape)) {
     data_ = static_cast<value_type*>(detail::allocate(size_ * sizeof(T)));
     memory_ = Memory::own;
   }
-  /// Copies `values`. Throws std::invalid_argument if their number is not that of the shape's elements, and
-  /// std::bad_alloc.
+  /// Copies `values`. Throws std::invalid_argument if their number differs from the number of elements of the shape,
+  /// and std::bad_alloc.
   Tensor(Extents shape, std::span<const value_type> values) : Tensor(std::move(shape)) {
     if (values.size() != size_) throw std::invalid_argument("stele: a Tensor's values do not fit its shape");
     std::uninitialized_copy_n(values.begin(), size_, data_);
   }
   Tensor(Extents shape, std::initializer_list<value_type> values)
       : Tensor(std::move(shape), std::span<const value_type>(values.begin(), values.size())) {}
-  /// Braces alone could be rows or a shape: write `Tensor<float, 2>({2, 2}, {1, 2, 3, 4})`.
+  /// Deleted, because braces alone could be rows or a shape: write `Tensor<float, 2>({2, 2}, {1, 2, 3, 4})`.
   Tensor(typename detail::nested_braces<value_type, Rank>::type) = delete;
-  /// Views `data`, which stays valid as long as `keeper` exists.
+  /// Views `data`, which `keeper` keeps valid.
   Tensor(T* data, Extents shape, std::shared_ptr<const void> keeper)
       : size_(detail::addressable_count(shape, sizeof(T))),
         shape_(std::move(shape)),
@@ -183,7 +183,7 @@ class Tensor {
   T* end() noexcept { return data_ + size_; }
   const T* begin() const noexcept { return data_; }
   const T* end() const noexcept { return data_ + size_; }
-  // The operators check an index with assert() only, as those of the standard library do.
+  // The operators check an index only with assert(), like those of the standard library.
   T& operator[](std::size_t i) noexcept { return data_[i]; }
   const T& operator[](std::size_t i) const noexcept { return data_[i]; }
   template <class... Index>
@@ -198,7 +198,7 @@ class Tensor {
   TensorView<const T, Rank> view() const noexcept { return {data_, shape_}; }
   /// Returns false for a default-constructed tensor.
   bool is_set() const noexcept { return memory_ != Memory::unset; }
-  /// Returns true if the elements are stored in memory of a keeper (a mapped file), not in the tensor's own.
+  /// Returns true if the elements are stored in memory of a keeper (a mapped file), not in the tensor's own memory.
   bool is_view() const noexcept { return memory_ == Memory::viewed; }
 
  private:
@@ -209,7 +209,7 @@ class Tensor {
   enum class Memory : std::uint8_t { unset, own, part, viewed } memory_ = Memory::unset;
 };
 
-/// Gives the library access to a tensor type. Specialise it for your own class (docs/guide/own-tensor.md):
+/// Gives the library access to a tensor type. Specialise it for your tensor class (docs/guide/own-tensor.md):
 ///
 ///     using element = float;                                   // an Element
 ///     static constexpr int rank = 2;                           // or dynamic_rank
@@ -237,7 +237,7 @@ struct tensor_traits<Tensor<T, Rank>> {
   using type = Tensor<T, Rank>;
   static constexpr int rank = Rank;
   static Shape shape(const type& t) {
-    // An unset tensor has no elements, whatever its rank will be; [] would be one element.
+    // An unset tensor has no elements, whatever its later rank; [] would be one element.
     return Rank <= 0 && !t.is_set() ? Shape{0} : Shape(detail::as_span(t.shape()));
   }
   static const element* data(const type& t) { return t.data(); }
@@ -292,7 +292,7 @@ requires(Element<T> && !std::is_same_v<T, bool>) struct tensor_traits<std::vecto
 };
 
 namespace detail {
-/// Element and extents of nested std::array and C arrays, which are one tensor of higher rank.
+/// Element and extents of nested std::array and C arrays, which form one tensor of higher rank.
 template <class T>
 struct nested_array {
   static constexpr bool value = false;

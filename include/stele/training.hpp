@@ -1,5 +1,5 @@
-// TrainingConfig: the state of a training loop apart from arrays and graph, as DL4J's SameDiff writes it: updater,
-// schedules, regularization, names of inputs and labels, counts. Values only: no loop.
+// TrainingConfig: the state of a training loop without arrays and graph, as DL4J's SameDiff writes it: updater,
+// schedules, regularization, names of inputs and labels, counts. Contains only values, no training loop.
 #pragma once
 
 #include <bit>
@@ -26,12 +26,13 @@ template <class T>
 concept TrainingScalar = std::integral<T> || std::floating_point<T>;
 }  // namespace detail
 
-/// A number of a configuration. An integer stays one, because DL4J's text distinguishes `1` and `1.0`. NaN equals NaN.
+/// A number of a configuration. An integer remains one, because DL4J's text distinguishes `1` and `1.0`. NaN equals
+/// NaN.
 class TrainingNumber {
  public:
   /// Makes a double; NaN and the infinities are allowed, and are the strings "NaN", "Infinity", "-Infinity" in JSON.
   TrainingNumber(double number = 0) noexcept : number_(number) {}  // NOLINT(google-explicit-constructor)
-  /// Makes an integer; one that does not fit std::int64_t becomes a double.
+  /// Makes an integer; a number that does not fit std::int64_t becomes a double.
   template <detail::TrainingInteger T>
   TrainingNumber(T integer) noexcept  // NOLINT(google-explicit-constructor)
       : number_(static_cast<double>(integer)),
@@ -58,7 +59,7 @@ class TrainingNumber {
   bool is_integer_ = false;
 };
 
-/// A member that stele does not know: its value is kept as JSON text.
+/// A member that stele does not know; its value is kept as JSON text.
 struct TrainingRaw {
   std::string name;  ///< decoded
   std::string json;  ///< one JSON value; invalid JSON is written as null
@@ -66,10 +67,10 @@ struct TrainingRaw {
   friend bool operator==(const TrainingRaw&, const TrainingRaw&) = default;
 };
 
-/// An updater, a schedule or a regularization: an object whose "@class" is a Java class name. The name is never looked
-/// up or executed. Members are grouped by kind, each name once.
+/// An updater, a schedule or a regularization: an object whose "@class" is a Java class name. stele never looks up or
+/// executes the class. Members are grouped by kind; each name occurs once.
 struct STELE_EXPORT TrainingObject {
-  /// The class without its package: "Adam", "StepSchedule", "L2Regularization". Empty: no object (null in JSON).
+  /// The class name without its package: "Adam", "StepSchedule", "L2Regularization". Empty: no object (null in JSON).
   std::string type{};
   /// The full name, if it differs from the DL4J 1.0.0-M2.1 name for `type`; else empty. Ignored unless it ends in
   /// `type`.
@@ -79,24 +80,24 @@ struct STELE_EXPORT TrainingObject {
   std::vector<std::pair<std::string, std::string>> texts{};       ///< scheduleType: "ITERATION" or "EPOCH"
   /// learningRateSchedule, l1, l2, coeff, baseSchedule, …
   std::vector<std::pair<std::string, TrainingObject>> objects{};
-  std::map<std::int64_t, TrainingNumber> values{};  ///< of a MapSchedule: the first count of each value, and the value
+  std::map<std::int64_t, TrainingNumber> values{};  ///< for a MapSchedule: the first count of each value, and the value
   std::vector<TrainingRaw> other{};                 ///< all other members: null, arrays, objects without "@class"
 
-  /// Parses one such object. Errors: those of TrainingConfig::parse().
+  /// Parses such an object. Errors: those of TrainingConfig::parse().
   static Result<TrainingObject> parse(std::string_view json);
   /// Returns the object as DL4J writes it; invalid UTF-8 in strings is replaced by U+FFFD.
   std::string json() const;
 
-  /// Returns the number of that name, or nullptr.
+  /// Returns the number with that name, or nullptr.
   const TrainingNumber* number(std::string_view name) const noexcept;
-  /// Returns the flag of that name, or nullptr.
+  /// Returns the flag with that name, or nullptr.
   const bool* flag(std::string_view name) const noexcept;
-  /// Returns the string of that name, or nullptr.
+  /// Returns the string with that name, or nullptr.
   const std::string* text(std::string_view name) const noexcept;
-  /// Returns the object of that name, or nullptr.
+  /// Returns the object with that name, or nullptr.
   const TrainingObject* object(std::string_view name) const noexcept;
 
-  /// Sets an existing member, or adds one; removes a member of that name and another kind.
+  /// Sets an existing member, or adds one; removes a member with the same name but another kind.
   TrainingObject& set(std::string_view name, TrainingNumber number);
   /// Sets a string.
   TrainingObject& set(std::string_view name, std::string text);
@@ -113,7 +114,7 @@ struct STELE_EXPORT TrainingObject {
       return set(name, TrainingNumber(value));
     }
   }
-  /// Removes the member of that name, of any kind.
+  /// Removes the member with that name, of any kind.
   void erase(std::string_view name);
 
   friend bool operator==(const TrainingObject&, const TrainingObject&) = default;
@@ -122,9 +123,10 @@ struct STELE_EXPORT TrainingObject {
   TrainingObject& set_flag(std::string_view name, bool flag);
 };
 
-/// The text that a configuration was parsed from. Two are always equal: it is not part of a configuration's value.
+/// The text from which a configuration was parsed. Always compares equal, because it is not part of a configuration's
+/// value.
 struct TrainingText {
-  std::shared_ptr<const std::string> text;  ///< null: none
+  std::shared_ptr<const std::string> text;  ///< null if there is none
 
   friend bool operator==(const TrainingText&, const TrainingText&) noexcept { return true; }
 };
@@ -141,29 +143,30 @@ struct STELE_EXPORT TrainingConfig {
   Names data_set_label_mapping{};                ///< placeholders of the labels
   Names data_set_feature_mask_mapping{};         ///< placeholders of the features' masks
   Names data_set_label_mask_mapping{};           ///< placeholders of the labels' masks
-  Names loss_variables{};                        ///< may be null: then the graph contains them
-  /// Number of completed updates, which Adam's correction and schedules use. An int in DL4J, as are the epochs.
+  Names loss_variables{};                        ///< null: the graph contains them
+  /// Number of completed updates, which Adam's correction and schedules use. DL4J stores it, like the epochs, as an
+  /// int.
   std::int64_t iteration_count = 0;
   std::int64_t epoch_count = 0;      ///< number of completed epochs
   std::vector<TrainingRaw> other{};  ///< initialLossDataType, trainEvaluations, …, and members of later versions
   TrainingText source{};             ///< set by parse()
 
-  /// Parses the JSON of DL4J. Strict. Errors: malformed (invalid JSON, or a known member of another kind), duplicate (a
-  /// repeated name, in known members), limit (objects nested deeper than 16, an object of more than 1024 members, or a
-  /// text that would take more memory than twice its size and 16 MiB). Unknown members are kept. Errors contain the
-  /// offset.
+  /// Parses the JSON of DL4J. Strict. Keeps unknown members. Errors, with the offset: malformed (invalid JSON, or a
+  /// known member of another kind), duplicate (a repeated name, in known members), limit (objects nested deeper than 16
+  /// levels, an object of more than 1024 members, or a text that would take more memory than twice its size and 16
+  /// MiB).
   static Result<TrainingConfig> parse(std::string_view json);
-  /// Returns JSON that DL4J 1.0.0-M2.1 reads. If nothing has changed since parse(), this is the parsed text. After a
-  /// change, known members are in DL4J's order, followed by the others unchanged. (DL4J 1.0.0-M2.1 also writes a
-  /// RampSchedule, but cannot read its own.) Invalid UTF-8 in strings is replaced by U+FFFD.
+  /// Returns JSON that DL4J 1.0.0-M2.1 reads. If nothing has changed since parse(), returns the parsed text. After a
+  /// change, known members are in DL4J's order, followed by the other members unchanged. (DL4J 1.0.0-M2.1 also writes a
+  /// RampSchedule, but cannot read it.) Invalid UTF-8 in strings is replaced by U+FFFD.
   std::string json() const;
 
   friend bool operator==(const TrainingConfig&, const TrainingConfig&) = default;
 };
 
-/// Returns the names of the arrays that an updater keeps for each parameter, in the order of files that store no names:
-/// {"M", "V"} for Adam. Empty for Sgd and NoOp, which keep none; nullopt for an updater that stele does not know.
-/// Accepts names with or without the package.
+/// Returns the names of the arrays that an updater stores for each parameter, in the order of files that store no
+/// names: {"M", "V"} for Adam. Empty for Sgd and NoOp, which store none; nullopt for an updater that stele does not
+/// know. Accepts names with or without the package.
 STELE_EXPORT std::optional<std::span<const std::string_view>> updater_state_keys(std::string_view updater) noexcept;
 
 /// The unit in which a schedule counts its steps.
@@ -177,9 +180,9 @@ enum class ScheduleType : std::uint8_t { iteration, epoch };
 STELE_EXPORT Result<double> value_at(const TrainingObject& schedule, std::int64_t iteration, std::int64_t epoch);
 
 /// Returns the updater's learning rate: its schedule at these counts, or its learningRate. NaN for the updaters of DL4J
-/// that have none (AdaDelta, NoOp). Errors: those of value_at(), and missing if another updater has neither.
+/// without a learning rate (AdaDelta, NoOp). Errors: those of value_at(), and missing if any other updater has neither.
 STELE_EXPORT Result<double> learning_rate(const TrainingObject& updater, std::int64_t iteration, std::int64_t epoch);
-/// Returns the learning rate at the configuration's own counts: that of the next update.
+/// Returns the learning rate at the configuration's own counts, that is, for the next update.
 STELE_EXPORT Result<double> learning_rate(const TrainingConfig& config);
 
 /// A constant rate, or a schedule.
@@ -249,9 +252,9 @@ STELE_EXPORT TrainingObject inverse(ScheduleType type, double initial_value, dou
 STELE_EXPORT TrainingObject poly(ScheduleType type, double initial_value, double power, std::int32_t max_iter);
 /// SigmoidSchedule: initial_value / (1 + exp(-gamma * (i - step_size))).
 STELE_EXPORT TrainingObject sigmoid(ScheduleType type, double initial_value, double gamma, std::int32_t step_size);
-/// MapSchedule: the value of the greatest key up to i; there must be a key 0.
+/// MapSchedule: the value of the greatest key that is at most i; there must be a key 0.
 STELE_EXPORT TrainingObject map(ScheduleType type, std::map<std::int64_t, TrainingNumber> values);
-/// CycleSchedule: in each cycle, up from the initial rate to the maximum, down again, then annealing.
+/// CycleSchedule: in each cycle, rises from the initial rate to the maximum, falls again, then anneals.
 STELE_EXPORT TrainingObject cycle(ScheduleType type, double initial_learning_rate, double max_learning_rate,
                                   std::int32_t cycle_length, std::int32_t annealing_length, double annealing_decay);
 /// RampSchedule: rises to `base` over the first num_iter iterations. DL4J 1.0.0-M2.1 cannot read it.

@@ -1,8 +1,8 @@
-// Snapshot -> Snapshot: choosing, renaming, joining and reshaping parameters. Data is read and copied only when the
-// result is saved or loaded.
+// Snapshot -> Snapshot: chooses, renames, joins and reshapes parameters. Data is read and copied only when the result
+// is saved or loaded.
 //
 // Functions that change names return a flat Snapshot (names are whole paths), which loads and saves like any other;
-// nest() turns it into a tree. Ties stay: the first name that remains owns the tensor, and the others refer to it.
+// nest() turns it into a tree. Ties are kept: the first remaining name owns the tensor, and the others refer to it.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 namespace stele::inline v0 {
 
 struct Filter {
-  /// Patterns (stele/pattern.hpp) of the parameters to keep; none: all.
+  /// Patterns (stele/pattern.hpp) of the parameters to keep; if empty, keeps all.
   std::vector<std::string> include{};
   /// Patterns of the included parameters to drop.
   std::vector<std::string> exclude{};
@@ -31,14 +31,14 @@ struct Filter {
 STELE_EXPORT Result<Snapshot> filter(const Snapshot& snapshot, const Filter& by);
 
 /// A regular expression (https://github.com/google/re2/wiki/Syntax) and the replacement for each match in a path. In
-/// it, `\1` to `\9` are the groups and `\0` is the whole match.
+/// the replacement, `\1` to `\9` are the groups and `\0` is the whole match.
 struct Rename {
   std::string pattern;
   std::string replacement;
 };
 
-/// Applies each rule in turn. Errors: invalid_argument (an invalid pattern or replacement), duplicate (two parameters
-/// with one new name).
+/// Applies the rules in order. Errors: invalid_argument (an invalid pattern or replacement), duplicate (two parameters
+/// with the same new name).
 STELE_EXPORT Result<Snapshot> rename(const Snapshot& snapshot, std::span<const Rename> rules);
 inline Result<Snapshot> rename(const Snapshot& snapshot, const std::vector<Rename>& rules) {
   return rename(snapshot, std::span<const Rename>(rules));
@@ -47,31 +47,32 @@ inline Result<Snapshot> rename(const Snapshot& snapshot, const std::vector<Renam
 /// Returns the part below `path`, with names relative to it: part(file, "encoder") has `weight` for `encoder.weight`.
 /// Errors: not_found.
 STELE_EXPORT Result<Snapshot> part(const Snapshot& snapshot, std::string_view path);
-/// Puts everything below `path`; the inverse of part().
+/// Moves everything below `path`; the inverse of part().
 STELE_EXPORT Result<Snapshot> with_prefix(const Snapshot& snapshot, std::string_view path);
 /// Combines several Snapshots. Errors: duplicate (a name in two of them, or a metadata key or
 /// property with different values).
 STELE_EXPORT Result<Snapshot> merge(std::span<const Snapshot> snapshots);
 /// Combines several Snapshots; a tensor, value, metadata string or property of a later one replaces that of an earlier
-/// one at its path or key. The version of a class is the first one stored. Ties stay: replacing one name of a tied
-/// tensor replaces it under all. Errors: invalid_argument (two names of a tied tensor are replaced by different
-/// tensors, or a later Snapshot ties tensors that an earlier one has apart).
+/// one with the same path or key. The version of a class is the first one stored. Ties are kept: replacing one name of
+/// a tied tensor replaces it under all names. Errors: invalid_argument (two names of a tied tensor are replaced by
+/// different tensors, or a later Snapshot ties tensors that an earlier one stores separately).
 STELE_EXPORT Result<Snapshot> overlay(std::span<const Snapshot> snapshots);
 /// Makes a Snapshot flat: its names become whole paths.
 STELE_EXPORT Result<Snapshot> flatten(const Snapshot& snapshot);
-/// Makes a tree of a Snapshot: a dot starts a level, and a node with only numbers below it is a list. Errors: malformed
-/// (a path with a wrong escape, a tensor with nodes below it, ties that contain each other), limit (nested too deep).
+/// Turns a Snapshot into a tree: a dot begins a level, and a node with only numbers below it is a list. Errors:
+/// malformed (a path with a wrong escape, a tensor with nodes below it, ties that contain each other), limit (nested
+/// too deeply).
 STELE_EXPORT Result<Snapshot> nest(const Snapshot& snapshot);
 
-/// Permutes the axes of the matching tensors: axis `i` of the result is axis `axes[i]`. Without `axes`, all are
-/// reversed, which transposes a matrix. Errors: invalid_argument (not a permutation of a tensor's axes), unsupported
-/// (packed dtypes), not_found (nothing matches).
+/// Permutes the axes of the matching tensors: axis `i` of the result is axis `axes[i]`. If `axes` is empty, reverses
+/// all axes, which transposes a matrix. Errors: invalid_argument (not a permutation of a tensor's axes), unsupported
+/// (packed dtypes), not_found (no tensor matches).
 STELE_EXPORT Result<Snapshot> transpose(const Snapshot& snapshot, std::string_view pattern,
                                         std::span<const std::size_t> axes = {});
 
-/// Gives the matching tensors another shape with as many elements, which stay in row-major order. Errors:
-/// shape_mismatch (another number of elements), unsupported (a packed or block dtype, a quantization along an axis),
-/// not_found (nothing matches).
+/// Gives the matching tensors another shape with the same number of elements, which remain in row-major order. Errors:
+/// shape_mismatch (a different number of elements), unsupported (a packed or block dtype, a quantization along an
+/// axis), not_found (no tensor matches).
 STELE_EXPORT Result<Snapshot> reshape(const Snapshot& snapshot, std::string_view pattern,
                                       std::span<const Extent> shape);
 
@@ -80,12 +81,13 @@ struct Part {
   std::string path;
   Extent extent;
 };
-/// Replaces the tensor at `path` by parts of it along `axis`, in order. Ids and annotations are dropped. Errors:
-/// not_found, invalid_argument (no such axis, a tied tensor), shape_mismatch (the extents do not add up to the axis's),
-/// unsupported (packed dtypes), duplicate.
+/// Replaces the tensor at `path` by parts of it along `axis`, in order. Drops ids and annotations. Errors: not_found,
+/// invalid_argument (the axis does not exist, a tied tensor), shape_mismatch (the extents do not add up to that of the
+/// axis), unsupported (packed dtypes), duplicate.
 STELE_EXPORT Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::size_t axis,
                                     std::span<const Part> parts);
-/// Replaces the tensors at `paths` by one at `path`, joined along `axis`. Errors: those of split(), dtype_mismatch.
+/// Replaces the tensors at `paths` by one tensor at `path`, joined along `axis`. Errors: those of split(),
+/// dtype_mismatch.
 STELE_EXPORT Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::string> paths,
                                           std::size_t axis, std::string_view path);
 

@@ -1,4 +1,4 @@
-// Value: one runtime tree for every part of a record that is not a tensor.
+// Value: a runtime tree for all parts of a record that are not tensors.
 #pragma once
 
 #include <concepts>
@@ -34,7 +34,7 @@ inline constexpr bool is_vector<std::vector<T>> = true;
 }  // namespace detail
 
 /// A null, bool, i64, u64, f64, string, bytes, list or ordered map. Numbers keep their kind. A u64 is used only for
-/// numbers above the range of i64, so that equal numbers are equal Values. Maps keep the order of insertion.
+/// numbers above the range of i64, so that equal numbers are equal Values. Maps keep the insertion order.
 class STELE_EXPORT Value {
  public:
   using Bytes = std::vector<std::byte>;
@@ -50,7 +50,7 @@ class STELE_EXPORT Value {
   ~Value();
   // Implicit, so that {{"epoch", 3}, {"name", "adam"}} is a Map.
   template <class T>
-  requires std::is_same_v<T, bool>  // no pointers
+  requires std::is_same_v<T, bool>  // excludes pointers
   Value(T b)
   noexcept { set(b); }
   template <detail::ValueInteger T>
@@ -90,8 +90,8 @@ class STELE_EXPORT Value {
   Map* as_map() noexcept { return std::get_if<Map>(&data_); }
   /// Returns the first entry of a map with that key; nullptr if there is none or this Value is not a map.
   const Value* find(std::string_view key) const noexcept;
-  /// Returns an entry of a map, or an element of a list, to convert: `value.at("adam").at("beta1").to<double>()`. What
-  /// does not exist is an error of to(). The entry of a temporary Value owns it.
+  /// Returns an entry of a map, or an element of a list, for conversion: `value.at("adam").at("beta1").to<double>()`.
+  /// If it does not exist, to() returns an error. The entry of a temporary Value owns it.
   ValueEntry at(std::string_view key) const&;
   ValueEntry at(std::size_t index) const&;
   ValueEntry at(std::string_view key) &&;
@@ -115,7 +115,7 @@ class STELE_EXPORT ValueEntry {
  public:
   ValueEntry at(std::string_view key) const;
   ValueEntry at(std::size_t index) const;
-  /// Returns nullptr if there is no such entry.
+  /// Returns the Value; nullptr if the entry does not exist.
   const Value* get() const noexcept { return value_; }
   /// Converts to a bool, a number, a string, an enum, a type with value_traits, a Value, or a std::vector of these.
   /// Integers become floats if they are at most 2^53; floats never become integers. Errors, with the entry's path:
@@ -161,12 +161,12 @@ Result<T> Value::to() const {
   return ValueEntry(*this).to<T>();
 }
 
-/// Formats a Value as JSON on one line, without loss. A value that JSON does not have is an object with one key:
-/// {"$bytes":base64}, {"$str":base64} for a string that is not UTF-8, {"$f64":"nan"|"inf"|"-inf"}; a key of a map that
+/// Formats a Value as JSON on one line, without loss. A value without a JSON equivalent is an object with one key:
+/// {"$bytes":base64}, {"$str":base64} for a string that is not UTF-8, {"$f64":"nan"|"inf"|"-inf"}; a map key that
 /// begins with $ gets another $ before it. Errors: limit (more than 64 levels), duplicate (a map with equal keys).
 STELE_EXPORT Result<std::string> to_json(const Value& value);
 
-/// Parses a JSON document of any program: keys that begin with $ mean themselves. Numbers with a fraction or an
+/// Parses a JSON document of any program: keys that begin with $ have no special meaning. Numbers with a fraction or an
 /// exponent are f64, others i64 or u64. Errors: malformed, duplicate (a key that occurs twice in an object), limit
 /// (more than 64 levels), out_of_range (an integer of more than 64 bits).
 STELE_EXPORT Result<Value> parse_json(std::string_view text);

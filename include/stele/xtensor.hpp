@@ -1,5 +1,5 @@
-// xtensor's containers as tensors: xt::xtensor, xt::xarray and xt::xtensor_fixed. Row-major ones are read and written
-// in place; others are written row-major and read back by blocks, without a second copy.
+// xtensor's containers as tensors: xt::xtensor, xt::xarray and xt::xtensor_fixed. Row-major containers are read and
+// written in place; others are written row-major and read back by blocks, without a second copy.
 #pragma once
 
 #include <cstddef>
@@ -65,7 +65,7 @@ struct tensor_traits<xt::xtensor_container<Storage, N, L>>
   using element = typename Storage::value_type;
 };
 
-/// xt::xarray<T>, of any rank. Its default is a scalar, [], so in place it loads no other shape.
+/// xt::xarray<T>, of any rank. Its default is a scalar, [], so no other shape loads into it in place.
 template <class Storage, xt::layout_type L, class Extents>
 requires Element<typename Storage::value_type>
 struct tensor_traits<xt::xarray_container<Storage, L, Extents>>

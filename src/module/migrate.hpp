@@ -21,7 +21,6 @@ struct Outdated {
 /// Returns a flat snapshot in which the hooks have rewritten these modules. Ties between them and the rest remain if
 /// the hook leaves the tied tensors unchanged. Errors: those that a hook returns or throws, with the module's path;
 /// those of Items::build().
-/// of Items::build().
 Result<Snapshot> rewritten(const Snapshot& snapshot, const std::vector<Outdated>& outdated);
 
 }  // namespace stele::inline v0::detail

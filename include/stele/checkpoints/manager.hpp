@@ -1,4 +1,5 @@
-// The steps of a training run, in one folder: saved whole or not at all, kept by policies, resumed by what verifies.
+// The steps of a training run in one folder: each is saved completely or not at all, policies select the steps to keep,
+// and a run resumes from a step that verifies.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@
 
 namespace stele::inline v0 {
 
-/// One kind of optimizer state, by its key: `StateKind("M", moments)`. `arrays` is borrowed.
+/// One kind of optimizer state with its key: `StateKind("M", moments)`. `arrays` is borrowed.
 template <class M>
 struct StateKind {
   StateKind(std::string_view name, M& object) : key(name), arrays(object) {}
@@ -28,7 +29,7 @@ struct StateKind {
   M& arrays;
 };
 
-/// Returns a checkpoint of a module and its optimizer state, all borrowed.
+/// Returns a checkpoint of a module and its optimizer state, all of them borrowed.
 template <class M, class... Kinds>
 Result<Checkpoint> checkpoint_of(const M& module, const StateKind<Kinds>&... kinds) {
   Checkpoint checkpoint;
@@ -44,18 +45,17 @@ Result<Checkpoint> checkpoint_of(const M& module, const StateKind<Kinds>&... kin
 
 /// The part of a step that is not in a Checkpoint.
 struct StepValues {
-  std::map<std::string, double> metrics{};  ///< for policies: "loss", …
-  /// Everything else that a run needs: random states (stele/checkpoints/random.hpp), position in the data,
-  /// configuration.
+  std::map<std::string, double> metrics{};  ///< metrics for policies: "loss", …
+  /// All other state of a run: random states (stele/checkpoints/random.hpp), position in the data, configuration.
   Value::Map state{};
 };
 
 /// The result of a save.
 struct SavedStep {
   StepInfo info{};
-  Report report{};                      ///< of all parts; paths of optimizer state begin with "optimizer.<kind>."
+  Report report{};                      ///< for all parts; paths of optimizer state begin with "optimizer.KIND."
   std::vector<std::int64_t> removed{};  ///< steps that the keep policy removed
-  /// A failure to remove a step that the policy does not keep. The save itself succeeded.
+  /// Set if a step that the policy does not keep could not be removed. The save itself succeeded.
   std::optional<Error> not_removed{};
 };
 
@@ -65,11 +65,11 @@ struct BrokenStep {
   Error error;
 };
 
-/// A step that was opened. All arrays are lazy: they refer to the step's files.
+/// An opened step. All arrays are lazy and refer to the step's files.
 struct OpenedStep {
   StepInfo info{};
   Checkpoint checkpoint{};
-  std::vector<BrokenStep> skipped{};  ///< newer steps that did not verify; they are left as they are
+  std::vector<BrokenStep> skipped{};  ///< newer steps that did not verify; they are left unchanged
 };
 
 struct ManagerOptions {
@@ -80,12 +80,12 @@ struct ManagerOptions {
   SaveOptions parts{};
   /// Options for opening and loading parts.
   LoadOptions load{};
-  /// Maximum bytes of tensors in the folder: of the steps there and the one that is being saved, before any is removed.
-  /// A save that would exceed it is an error (no_space) before its first byte. 0: no maximum.
+  /// Maximum bytes of tensors in the folder, counting all steps and the one being saved, before any step is removed. A
+  /// save that would exceed it fails (no_space) before it writes. 0: no maximum.
   std::uint64_t max_bytes = 0;
-  /// Free bytes that a save leaves on the file system; else it is an error (no_space) before its first byte.
+  /// Bytes that must remain free on the file system; otherwise a save fails (no_space) before it writes.
   std::uint64_t spare_bytes = std::uint64_t{16} << 20;
-  /// Maximum memory for copies that background saves write from. 0: one checkpoint, so that a save in the background
+  /// Maximum memory for the copies from which background saves write. 0: one checkpoint, so that a background save
   /// waits for the previous one.
   std::uint64_t staging_bytes = 0;
   /// Formats of older steps in the folder, if they differ from the manager's: stele::formats() for all of them.
@@ -96,16 +96,16 @@ namespace detail {
 class ManagerState;
 }  // namespace detail
 
-/// Saves the steps of a training run into a folder, and finds the step to resume from. A step is a folder
-/// `step-<8 digits or more>` with one file or folder for each part and `manifest.json`, which lists every file with its
-/// checksum (docs/formats/steps.md). It becomes visible by one rename, after all of it is synced.
+/// Saves the steps of a training run into a folder, and finds the step to resume from. A step is a folder `step-NUMBER`
+/// (8 or more digits) with one file or folder for each part, and `manifest.json`, which lists every file with its
+/// checksum (docs/formats/steps.md). A step becomes visible by one rename, after all of it is synced.
 ///
-/// One process writes to the folder; others may read it. Members are not safe to call from several threads.
+/// Only one process may write to the folder; other processes may read it. Not thread-safe.
 class STELE_EXPORT CheckpointManager {
  public:
-  /// Opens the folder, which is created if it is missing (not its parent), and removes what killed processes left.
-  /// `recorder` writes the parts. Errors: io, not_found, unsupported (a format that is only read), needs_layout (one
-  /// whose files have no names, without ManagerOptions::load.layout).
+  /// Opens the folder. Creates the folder if it is missing (but not its parent), and removes the leftovers of killed
+  /// processes. `recorder` writes the parts. Errors: io, not_found, unsupported (a read-only format), needs_layout (a
+  /// format whose files have no names, without ManagerOptions::load.layout).
   template <class FormatType, PrecisionSettings Settings>
   static Result<CheckpointManager> open(const std::string& folder, const Recorder<FormatType, Settings>& recorder,
                                         ManagerOptions options = {}) {
@@ -118,49 +118,48 @@ class STELE_EXPORT CheckpointManager {
   static Result<CheckpointManager> open(const std::string& folder, ManagerOptions options);
   CheckpointManager(CheckpointManager&&) noexcept;
   CheckpointManager& operator=(CheckpointManager&&) noexcept;
-  /// Waits for background saves. An error that no call has returned is printed to stderr: call wait() before.
+  /// Waits for background saves. Prints to stderr any error that no call has returned; to get it, call wait() first.
   ~CheckpointManager();
 
-  /// Returns true if the save policy wants this step.
+  /// Returns true if the save policy selects this step.
   bool due(std::int64_t step) const;
   /// Returns true if this signal of the save policy has arrived since the manager was opened.
   bool signalled(int signal) const noexcept;
 
-  /// Saves a step, and removes the steps that the keep policy does not keep. A step of that number is replaced; one
-  /// that does not verify is renamed to `<name>.broken-<n>` first. On error, the folder is unchanged. Errors: those of
+  /// Saves a step, and removes the steps that the keep policy does not keep. A step with the same number is replaced;
+  /// if it does not verify, it is first renamed to `NAME.broken-N`. On error, the folder is unchanged. Errors: those of
   /// a background save (below), no_space, those of a recorder's save(), invalid_argument (a negative step).
   Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values = {});
-  /// Saves in the background. Returns when all of the checkpoint is copied, so that the caller may change the tensors.
-  /// Waits while ManagerOptions::staging_bytes are in use; a checkpoint larger than that, or one for which the
-  /// system has no thread, is saved before the call returns. If an earlier background save has failed, returns that
-  /// error, once, and saves nothing.
+  /// Saves in the background. Returns after the whole checkpoint is copied, so that the caller may change the tensors.
+  /// Waits while ManagerOptions::staging_bytes are in use. A larger checkpoint, or one for which the system cannot
+  /// start a thread, is saved before the call returns. If an earlier background save has failed, returns that error,
+  /// once, and saves nothing.
   Status save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values = {});
-  /// Waits until all background saves are done. Returns those that have finished since the last wait(). Errors: that of
-  /// the first background save that failed.
+  /// Waits until all background saves have ended. Returns those that have finished since the last wait(). Errors: that
+  /// of the first background save that failed.
   Result<std::vector<SavedStep>> wait();
 
-  /// Returns the steps with a valid manifest and files of the right sizes, sorted by step. `broken` receives the
-  /// others. Errors of the machine (io, out_of_memory) are returned, and make no step a broken one.
+  /// Returns the steps with a valid manifest and files of the right sizes, sorted by step. `broken` receives all other
+  /// steps. Returns errors of the machine (io, out_of_memory) and does not treat them as broken steps.
   Result<std::vector<StepInfo>> steps(std::vector<BrokenStep>* broken = nullptr) const;
   /// Returns the newest of steps().
   Result<std::optional<StepInfo>> latest() const;
-  /// Returns the best of steps() by a metric, ranked as by keep::best(); nullopt if no step has a number for it.
+  /// Returns the best of steps() by a metric, ranked as by keep::best(); nullopt if no step has this metric.
   Result<std::optional<StepInfo>> best(const std::string& metric, Better better = Better::lower) const;
-  /// Compares every file of a step with its checksum. Errors: not_found, checksum, truncated, malformed, unsupported,
-  /// io.
+  /// Verifies the checksum of every file of a step. Errors: not_found, checksum, truncated, malformed, unsupported, io.
   Status verify(std::int64_t step) const;
-  /// Removes a step: renames it first, so that a crash leaves no part of it as a step. Errors: not_found, io.
+  /// Removes a step. Renames it first, so that a crash leaves no partial step. Errors: not_found, io.
   Status remove(std::int64_t step);
 
   /// Opens a step after verifying it. Errors: those of verify() and of opening its parts.
   Result<OpenedStep> open_step(std::int64_t step) const;
   /// Opens the newest step that verifies; nullopt if the folder has no step. Errors: checksum (the folder has steps,
-  /// but none verifies), unsupported (the newest is of a later version, or of a format that the manager does not have),
-  /// io and out_of_memory (the machine failed while the newest was read: it may be whole).
+  /// but none verifies), unsupported (the newest step has a later version, or a format that the manager does not have),
+  /// io and out_of_memory (the machine failed while reading the newest step, which may be intact).
   Result<std::optional<OpenedStep>> open_latest() const;
-  /// Loads the newest step that verifies into a module and its optimizer state: all of them, or on error none (unless
-  /// Error::partially_applied()). nullopt if the folder has no step. Errors: those of open_latest() and of any load;
-  /// not_found (the step lacks a kind of state).
+  /// Loads the newest step that verifies into a module and its optimizer state: on success all of them, on error none
+  /// (unless Error::partially_applied()). Returns nullopt if the folder has no step. Errors: those of open_latest() and
+  /// of any load; not_found (the step does not have a kind of state).
   template <class M, class... Kinds>
   Result<std::optional<OpenedStep>> resume(M& module, const StateKind<Kinds>&... kinds) const {
     STELE_TRY_ASSIGN(std::optional<OpenedStep> opened, open_latest());
@@ -171,7 +170,7 @@ class STELE_EXPORT CheckpointManager {
   template <class M, class... Kinds>
   Status load_step(const OpenedStep& opened, M& module, const StateKind<Kinds>&... kinds) const {
     const Checkpoint& checkpoint = opened.checkpoint;
-    // All parts are compared with their targets before the first one is changed.
+    // Compares all parts with their targets before it changes the first one.
     STELE_TRY(dry_run(std::as_const(module), checkpoint.parameters, load_options()));
     Status status;
     [[maybe_unused]] const auto check = [&](const auto& kind) {

@@ -1,4 +1,4 @@
-// Which steps of a training run are saved, and which saved steps are kept.
+// Policies that select the steps of a training run to save, and the saved steps to keep.
 #pragma once
 
 #include <cstddef>
@@ -24,24 +24,24 @@ struct StepInfo {
   std::int64_t time_ms = 0;                 ///< wall time of the save, in milliseconds since 1970-01-01 UTC
   std::string library{};                    ///< "stele 0.2.0"
   std::string format{};                     ///< name of the format of its parts: "stele", …
-  int signal = 0;                           ///< the signal that asked for the save; 0: none
-  std::uint64_t bytes = 0;                  ///< of all files except the manifest
+  int signal = 0;                           ///< the signal that triggered the save; 0: none
+  std::uint64_t bytes = 0;                  ///< size of all files except the manifest
   Value state{};                            ///< a map: state of random number generators, position in the data, …
 };
 
-/// The better one of two values of a metric.
+/// The direction in which values of a metric are better.
 enum class Better : std::uint8_t { lower, higher };
 
-/// Selects the saved steps to keep. The newest step is always kept. Steps without a valid manifest, and those that a
+/// Selects the saved steps to keep. The newest step is always kept. Steps without a valid manifest, and steps that a
 /// resume has skipped because they do not verify, are never removed.
 class STELE_EXPORT KeepPolicy {
  public:
-  /// Sets `keep[i]` for each step to keep; leaves the others unchanged. `steps` is sorted by step.
+  /// Sets `keep[i]` for each step to keep, and does not change the other elements. `steps` is sorted by step.
   using Select = std::function<void(std::span<const StepInfo> steps, std::vector<bool>& keep)>;
   explicit KeepPolicy(Select select);
-  /// Returns which steps to keep, the newest included.
+  /// Returns the steps to keep, which include the newest one.
   std::vector<bool> operator()(std::span<const StepInfo> steps) const;
-  /// Keeps the steps that either policy keeps.
+  /// Keeps the steps that at least one of the policies keeps.
   friend STELE_EXPORT KeepPolicy operator|(KeepPolicy a, KeepPolicy b);
 
  private:
@@ -54,25 +54,25 @@ namespace keep {
 STELE_EXPORT KeepPolicy all();
 /// Keeps the newest `count` steps.
 STELE_EXPORT KeepPolicy latest(std::size_t count);
-/// Keeps the best `count` steps by a metric. Steps with NaN, or without the metric, come last; of equal ones, the newer
-/// step is the better.
+/// Keeps the best `count` steps by a metric. Steps without the metric, or with NaN, rank last; of equal steps, the
+/// newer one ranks higher.
 STELE_EXPORT KeepPolicy best(std::size_t count, std::string metric, Better better = Better::lower);
 /// Keeps the steps that are multiples of `steps` (0: none).
 STELE_EXPORT KeepPolicy every_steps(std::int64_t steps);
-/// Keeps the oldest step, and from there on each step that was saved at least so many seconds after the previous kept
-/// one, or before it (the clock was set back).
+/// Keeps the oldest step, and then each step that was saved at least this many seconds after the previous kept one, or
+/// before it (if the clock was set back).
 STELE_EXPORT KeepPolicy every_seconds(double seconds);
 /// Keeps the steps for which `predicate` returns true.
 STELE_EXPORT KeepPolicy matching(std::function<bool(const StepInfo&)> predicate);
 
 }  // namespace keep
 
-/// The situation in which a SavePolicy decides.
+/// The inputs of a SavePolicy's decision.
 struct SaveMoment {
   std::int64_t step = 0;
   std::optional<std::int64_t> last_step{};  ///< the last step that was saved, or is being saved in the background
-  double seconds = 0;                       ///< since the last save began, or else since the manager was opened
-  int signal = 0;  ///< a signal that no step on disk, or being saved in the background, has answered; 0: none
+  double seconds = 0;  ///< since the last save began, or, before the first save, since the manager was opened
+  int signal = 0;      ///< a signal that arrived after the last save (finished or in the background) began; 0: none
 };
 
 /// Decides whether a step is saved (CheckpointManager::due).
@@ -83,7 +83,7 @@ class STELE_EXPORT SavePolicy {
   bool operator()(const SaveMoment& moment) const { return decide_(moment); }
   /// Returns the signals that the manager catches for this policy.
   const std::vector<int>& signals() const noexcept { return signals_; }
-  /// Saves when either policy does.
+  /// Saves if at least one of the policies does.
   friend STELE_EXPORT SavePolicy operator|(const SavePolicy& a, const SavePolicy& b);
 
  private:
@@ -95,10 +95,10 @@ namespace save_when {
 
 /// Saves the steps that are multiples of `steps` (0: none).
 STELE_EXPORT SavePolicy every_steps(std::int64_t steps);
-/// Saves if so many seconds have passed since the last save began.
+/// Saves if this many seconds have passed since the last save began.
 STELE_EXPORT SavePolicy every_seconds(double seconds);
-/// Saves after one of these signals, such as SIGTERM or SIGUSR1 before a preemption. The manager catches them: they no
-/// longer end the process, which asks CheckpointManager::signalled() and ends by itself.
+/// Saves after one of these signals, such as SIGTERM or SIGUSR1 before a preemption. The manager catches them, so they
+/// no longer end the process; the program checks CheckpointManager::signalled() and ends itself.
 STELE_EXPORT SavePolicy on_signal(std::initializer_list<int> signals);
 
 }  // namespace save_when

@@ -1,4 +1,4 @@
-// A tensor of which each process of a distributed program owns a box.
+// A tensor of which each process of a distributed program owns one box.
 #pragma once
 
 #include <algorithm>
@@ -11,19 +11,19 @@
 
 namespace stele::inline v0 {
 
-/// The part of a distributed tensor that this process owns: a box of any rank, uneven or empty; the same box in several
-/// processes is a replica. A field of a module like any tensor. stele::mpi saves and loads it by its place in the whole
-/// tensor; other recorders refuse it, unless the box is the whole tensor.
+/// The part of a distributed tensor that this process owns: a box of any rank and size, possibly empty. Equal boxes in
+/// several processes are replicas. Usable as a module's field like any tensor. stele::mpi saves and loads it by its
+/// position in the whole tensor; other recorders refuse it, unless the box is the whole tensor.
 ///
 /// The elements are unset until local() is assigned or a load fills them.
 template <class T, int Rank = dynamic_rank>
 class Sharded {
  public:
   using Local = Tensor<T, Rank>;
-  /// A tensor without a place: takes the shape of the first whole tensor that is loaded.
+  /// Makes a tensor without a place: it takes the shape of the first whole tensor that is loaded.
   Sharded() noexcept = default;
-  /// The box of `extents` elements that begins at index `start` of a tensor of shape `global`. Throws
-  /// std::invalid_argument if the ranks differ or the box ends outside of the tensor.
+  /// Makes the box of `extents` elements that begins at index `start` of a tensor of shape `global`. Throws
+  /// std::invalid_argument if the ranks differ or the box exceeds the tensor.
   Sharded(Shape global, Shape start, Shape extents)
       : global_(std::move(global)), start_(std::move(start)), extents_(std::move(extents)), placed_(true) {
     const auto n = static_cast<std::size_t>(Rank);
@@ -34,10 +34,11 @@ class Sharded {
     }
     if (!fits) throw std::invalid_argument("stele: a Sharded box does not fit its tensor");
   }
-  /// The whole tensor, in every process.
+  /// Makes the whole tensor, in every process.
   static Sharded replicated(const Shape& global) { return Sharded(global, zeros_like(global), global); }
-  /// Part `part` of `parts` along an axis, as torch.chunk and PyTorch's Shard(axis) cut it: parts of ceil(n / parts),
-  /// of which the last may be smaller, or empty. Throws std::invalid_argument if there is no such axis or part.
+  /// Makes part `part` of `parts` along an axis, divided like torch.chunk and PyTorch's Shard(axis): parts of ceil(n /
+  /// parts) indices, the last of which may be smaller or empty. Throws std::invalid_argument if the axis or part does
+  /// not exist.
   static Sharded split(const Shape& global, std::size_t axis, std::size_t part, std::size_t parts) {
     if (axis >= global.rank() || part >= parts) throw std::invalid_argument("stele: no such part of a Sharded tensor");
     const Extent n = global[axis];
@@ -53,7 +54,7 @@ class Sharded {
   bool is_placed() const noexcept { return placed_; }
   Local& local() noexcept { return local_; }
   const Local& local() const noexcept { return local_; }
-  /// Allocates the elements, filled with a number. Throws std::bad_alloc.
+  /// Allocates the elements and sets them to a number. Throws std::bad_alloc.
   void fill(T with) {
     tensor_traits<Local>::resize(local_, extents_);
     std::uninitialized_fill_n(local_.data(), local_.size(), with);

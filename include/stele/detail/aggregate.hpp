@@ -1,7 +1,7 @@
 // Reflection of plain aggregates: the addresses, types and names of their fields.
 //
 // The structured bindings come from Boost.PFR (detail names, as of Boost 1.81). The count (detail/aggregate_count.hpp)
-// and the names do not: PFR's release in 1.81 has no names.
+// and the names do not, because PFR in Boost 1.81 cannot provide names.
 #pragma once
 
 #include <cstddef>
@@ -81,7 +81,7 @@ consteval bool has_volatile() {
 template <class T>
 inline constexpr bool aggregate_has_array = probe::has_array<T>();
 
-/// True if a field of T is volatile: g++ cannot provide its name. False if T cannot be bound.
+/// True if a field of T is volatile: g++ cannot provide the field's name. False if T cannot be bound.
 template <class T>
 inline constexpr bool aggregate_has_volatile = probe::has_volatile<T>();
 
@@ -112,8 +112,8 @@ void aggregate_addresses(T& object, void** out) noexcept {
 
 namespace probe {
 
-// The name of a field is read from its address as a template argument, in the pretty name of a function. The object is
-// only declared, so T need not be constructible; Clang requires definitions nevertheless.
+// The name of a field is read from the pretty name of a function whose template argument is the field's address. The
+// object is only declared, so T need not be constructible; Clang nevertheless requires definitions.
 #ifdef __clang__
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wundefined-var-template"
@@ -143,7 +143,7 @@ struct name_view {
 
 template <auto Pointer>
 consteval name_view name_at() {
-  // On both compilers the field comes last: "… = {&unreal.value.weight}]", "… value.Linear::weight)}]".
+  // On both compilers the field is last: "… = {&unreal.value.weight}]", "… value.Linear::weight)}]".
   const char* const text = __PRETTY_FUNCTION__;
   std::size_t end = sizeof(__PRETTY_FUNCTION__) - 1;
   while (text[end - 1] == ']' || text[end - 1] == '}' || text[end - 1] == ')') --end;
@@ -168,7 +168,7 @@ consteval auto find_names(std::index_sequence<I...>) {
 #pragma clang diagnostic pop
 #endif
 
-// All names of a type in one string, so that the long source strings do not end up in the program.
+// Stores all names of a type in one string, so that the long source strings are not part of the program.
 template <std::size_t N, std::size_t Size>
 struct name_table {
   char text[Size];

@@ -1,5 +1,5 @@
-// The number of fields of a plain aggregate. Boost.PFR's own count (1.81) stops with a hard error at a std::optional of
-// a move-only type, and counts every element of a C array as a field.
+// The number of fields of a plain aggregate. Boost.PFR's own count (1.81) fails with a hard error for a std::optional
+// of a move-only type, and counts every element of a C array as a field.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ namespace probe {
 // Algorithm of the field count
 //
 // T{{}, {}, …} accepts exactly one pair of braces per field of any type: written braces cannot be elided, so a C array
-// counts once. That takes a few checks for every type whose fields can all be made from {}. The slow way is only needed
-// if a field cannot (no default constructor, or an explicit one):
+// counts once. This takes few checks for types whose fields can all be initialised from {}. The slow method is only
+// needed if a field cannot be (no default constructor, or an explicit one):
 //   1. T{any, any, …} gives the number of initialisers; here a C array takes one per element.
 //   2. From left to right, each position is one field if a braced initialiser there leaves initialisers for all the
-//      others. For an array it never does. {} shows that for most fields and {any_hard} for most others.
+//      others. For an array it never does. {} suffices to show this for most fields, {any_hard} for most others.
 //   3. Every other position is an array of k elements if {any × k} replaces exactly k initialisers.
 
 // The only classes that may use the conversions below.
@@ -34,10 +34,10 @@ struct braces;
 template <std::size_t Log>
 struct braces_among;
 
-// Converts to everything, but only in the initialisation of a field. The conversion is private, so it does not exist
-// for the constructors of std::optional and similar types, which test if their element can be made from the argument.
-// If they were chosen, they would be instantiated, which is an error inside the constructor of an Eigen matrix, for
-// one.
+// Converts to any type, but only in the initialisation of a field. The conversion is private, so it does not exist for
+// the constructors of std::optional and similar types, which test if their element can be constructed from the
+// argument. If these constructors were chosen, they would be instantiated, which is an error in the constructor of an
+// Eigen matrix, for example.
 class any_field {
   friend lists;
   template <std::size_t>
@@ -53,15 +53,15 @@ concept made_from_braces = requires(void (&take)(U)) {
   take({});
 };
 
-// Converts only to classes that cannot be made from {}. In braces it therefore reaches the copy or move constructor of
-// such a class, for which any_field would be ambiguous with its other constructors.
+// Converts only to classes that cannot be initialised from {}. In braces it therefore selects the copy or move
+// constructor of such a class, for which any_field would be ambiguous with the class's other constructors.
 class any_hard {
   friend lists;
   template <class U>
   requires(std::is_class_v<U> && !made_from_braces<U>) operator U() const;
 };
 
-// Converts only to bases of T. Not const, so that it matches as well as a constructor that takes anything.
+// Converts only to bases of T. Not const, so that it matches as well as an unconstrained constructor.
 template <class T>
 class any_base {
   friend lists;
@@ -69,7 +69,7 @@ class any_base {
   requires(std::is_base_of_v<U, T> && !std::is_same_v<U, T>) operator U() &&;
 };
 
-// Converts to nothing: only a constructor that takes anything accepts it.
+// Converts to nothing: only an unconstrained constructor accepts it.
 struct any_nothing {};
 
 template <std::size_t>
@@ -220,7 +220,7 @@ STELE_BRACES_AMONG(6, STELE_BRACES_64)
 #undef STELE_BRACES_64
 #undef STELE_BRACES_80
 
-// Maximum number of initialisers that the slow way tries.
+// Maximum number of initialisers that the slow method tries.
 inline constexpr std::size_t initializer_limit = 256;
 
 // The largest N of [Low, High) for which T{{} × N} is valid; T{{} × Low} is.
@@ -229,7 +229,7 @@ consteval std::size_t max_braces() {
   if constexpr (High - Low == 1) {
     return Low;
   } else {
-    // Small steps first: most types have few fields.
+    // Tries small steps first, because most types have few fields.
     constexpr std::size_t half = Low + (High - Low) / 2;
     constexpr std::size_t middle = half < 2 * Low + 8 ? half : 2 * Low + 8;
     if constexpr (braces<middle>::template alone<T>()) {
@@ -268,8 +268,8 @@ consteval std::size_t max_initializers() {
   }
 }
 
-// The number of initialisers of the field at position At in a list of Total. The field is not an array, or is one of at
-// least K elements.
+// The number of initialisers of the field at position At in a list of Total. The field must not be an array of fewer
+// than K elements.
 template <class T, std::size_t At, std::size_t Total, std::size_t K = 1>
 consteval std::size_t initializers_of_field() {
   if constexpr (At + K > Total) {
@@ -284,8 +284,8 @@ consteval std::size_t initializers_of_field() {
   }
 }
 
-// The number of fields that use the initialisers from At on. Runs of 2^Log fields are tried with {}; Rising is true if
-// a longer run may still follow.
+// The number of fields that use the initialisers from At on. Tries runs of 2^Log fields with {}; Rising is true if a
+// longer run may still follow.
 template <class T, std::size_t At, std::size_t Total, std::size_t Log = 6, bool Rising = false>
 consteval std::size_t fields_from() {
   constexpr std::size_t run = std::size_t{1} << Log;
@@ -306,7 +306,7 @@ consteval std::size_t fields_from() {
   }
 }
 
-// Bindings of std::array and other classes with a tuple_size use that, not the fields.
+// Bindings of std::array and of other classes with a tuple_size use the tuple_size, not the fields.
 template <class T>
 concept field_aggregate = std::is_class_v<T> && std::is_aggregate_v<T> && !requires {
   std::tuple_size<T>::value;
@@ -314,7 +314,7 @@ concept field_aggregate = std::is_class_v<T> && std::is_aggregate_v<T> && !requi
 
 struct counts {
   std::size_t fields;        // or aggregate_uncounted
-  std::size_t initializers;  // the number that T{any, any, …} needs: 0 if T{} is valid
+  std::size_t initializers;  // the minimum number that T{any, any, …} needs; 0 if T{} is valid
 };
 
 template <class T, std::size_t Min, std::size_t Known>
@@ -362,8 +362,8 @@ consteval bool has_base() {
   if constexpr (!field_aggregate<T>) {
     return false;
   } else {
-    // Bases come first in the list. A field that takes anything accepts both. A base that takes anything accepts only
-    // any_nothing, because any_base is ambiguous for it.
+    // Bases come first in the list. An unconstrained field accepts both any_base and any_nothing. An unconstrained base
+    // accepts only any_nothing, because any_base is ambiguous for it.
     constexpr std::size_t needed = counted<T>.initializers;
     using rest = upto<needed == 0 ? 0 : needed - 1>;
     return lists::first<T, any_base<T>>(rest{}) != lists::first<T, any_nothing>(rest{});

@@ -1,4 +1,4 @@
-// The category of a field, determined by its type alone (design: what a field is; the first match wins).
+// Determines the category of a field from its type alone (design: what a field is; the first match wins).
 #pragma once
 
 #include <array>
@@ -50,8 +50,8 @@ template <class T>
 concept HasValueTraits = requires(const T& t) {
   value_traits<T>::to_value(t);
 };
-/// value_traits of the type itself. Those for all cereal types do not count: they must not change the category of a
-/// list or an aggregate.
+/// True if T has its own value_traits. The value_traits for all cereal types do not count, because they must not change
+/// the category of a list or an aggregate.
 template <class T>
 concept HasOwnValueTraits = HasValueTraits<T> && !requires {
   value_traits<T>::by_cereal;
@@ -62,7 +62,7 @@ enum class Category : std::uint8_t {
   refused,
   refused_integers,  // a sequence of integers in a plain aggregate: a stride, or weights?
   refused_bools,     // std::vector<bool>
-  constant,          // in a plain aggregate, made of numbers, enums and strings alone: recorded like `value`
+  constant,          // in a plain aggregate, consists of numbers, enums and strings only: recorded like `value`
   tensor,
   value,
   module,
@@ -78,7 +78,7 @@ enum class Category : std::uint8_t {
 
 constexpr bool is_refused(Category c) { return c <= Category::refused_bools; }
 
-/// Standard containers that are not recognised by their members.
+/// Standard containers that cannot be recognised by their members.
 template <class T>
 struct holder {
   static constexpr Category category = Category::refused;
@@ -113,7 +113,8 @@ struct holder<std::pair<A, B>> {
   static constexpr Category category = Category::tuple;
   using elements = boost::mp11::mp_list<A, B>;
 };
-// std::variant is recognised by its members: its header alone would add a tenth to the compile time of stele's headers.
+// std::variant is recognised by its members, because its header would add a tenth to the compile time of stele's
+// headers.
 template <class T>
 concept VariantLike = requires(T& t) {
   t.valueless_by_exception();
@@ -128,7 +129,7 @@ struct holder<V<T...>> {
   using rebind = V<U...>;
 };
 
-/// A pointer to a base with a list in stele::derived.
+/// A pointer to a base class with a list in stele::derived.
 template <class P>
 concept DerivedPointer =
     (holder<P>::category == Category::pointer || holder<P>::category == Category::shared) && requires {
@@ -136,7 +137,7 @@ concept DerivedPointer =
 };
 
 // Vectors and string-keyed maps are recognised by their members, so those of other libraries work too, including those
-// that move their elements when they grow. Maps with several elements for a key have no try_emplace.
+// that move their elements when they grow. Maps with several elements per key have no try_emplace.
 template <class T>
 concept ListLike = requires(T& t) {
   typename T::value_type;
@@ -157,7 +158,7 @@ concept MapLike = requires(T& t) {
 }
 &&std::is_same_v<typename T::key_type, std::string>;
 
-/// Integers, among them char, which no tensor has.
+/// Integers, including char, which cannot be a tensor element.
 template <class T>
 inline constexpr bool is_integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
@@ -166,7 +167,7 @@ inline constexpr bool is_vector_bool = false;
 template <class A>
 inline constexpr bool is_vector_bool<std::vector<bool, A>> = true;
 
-/// Contiguous sequences of numbers from the standard library, unlike classes that declare themselves tensors.
+/// Contiguous sequences of numbers from the standard library, as opposed to classes that declare themselves tensors.
 template <class T>
 inline constexpr bool is_sequence = nested_array<T>::value;
 template <class T, class A>
@@ -174,8 +175,8 @@ inline constexpr bool is_sequence<std::vector<T, A>> = true;
 template <class T, std::size_t N>
 inline constexpr bool is_sequence<std::span<T, N>> = true;
 
-/// The friend of classes with STELE_MODULE. Static functions, because clang 14 checks an alias template of a friend at
-/// its use and finds private types inaccessible.
+/// The friend of classes with STELE_MODULE. Uses static functions, because clang 14 checks an alias template of a
+/// friend where it is used and finds private types inaccessible.
 struct access {
   template <class T>
   static auto self(int) -> std::type_identity<typename T::stele_self_>;
@@ -210,7 +211,7 @@ struct access {
 template <class T>
 inline constexpr bool has_module_macro = std::is_same_v<typename decltype(access::self<T>(0))::type, T>;
 
-// Describe's own query filters and copies lists; the plain lists suffice, and cost a third to compile.
+// Boost.Describe's own query filters and copies lists; the plain lists suffice and take a third of the compile time.
 template <class T>
 concept HasDescribe = requires {
   boost_public_member_descriptor_fn(static_cast<T**>(nullptr));
@@ -221,7 +222,8 @@ inline constexpr bool is_listed = false;
 template <class T>
 requires std::is_class_v<T>
 inline constexpr bool is_listed<T> = [] {
-  // If the macro is used, Describe's functions are not called: a from_record before the macro would come too early.
+  // If the macro is used, Describe's functions are not called, because a from_record before the macro would be looked
+  // up too early.
   if constexpr (has_module_macro<T>) {
     return true;
   } else {
@@ -247,7 +249,7 @@ inline constexpr bool is_plain_value =
 template <class T, bool Listed>
 consteval Category classify();
 
-/// The category of T, ignoring const. Tables cannot reach volatile objects.
+/// The category of T, ignoring const. Tables cannot access volatile objects.
 template <class T, bool Listed>
 inline constexpr Category category_of = std::is_volatile_v<T> ? Category::refused
                                                               : classify<std::remove_cv_t<T>, Listed>();
@@ -320,7 +322,8 @@ consteval Category classify() {
   }
 }
 
-/// True for numbers, enums and strings of a plain aggregate. A file may lack them: other programs have them in code.
+/// True for numbers, enums and strings of a plain aggregate. A file need not have them, because other programs keep
+/// them in code.
 template <class T, bool Listed>
 inline constexpr bool is_constant = category_of<T, Listed> == Category::constant;
 

@@ -24,8 +24,8 @@ struct module_of<SharedRecord<M>> {
   using type = M;
 };
 
-/// Operations on a pointer to a base. The address of an object is that of the complete object: a pointer to a second
-/// base has another address.
+/// Operations on a pointer to a base. The address of an object is that of the complete object, because a pointer to a
+/// second base has a different address.
 template <class P>
 struct BasePointer {
   using Base = std::remove_cv_t<typename holder<P>::element>;
@@ -94,7 +94,7 @@ struct ListedClass {
   static constexpr bool ok = true;
 };
 
-/// The tables of P, a pointer to a base with a list: it holds a variant of the classes D, whose object is P itself.
+/// The tables of P, a pointer to a base with a list. P holds a variant of the classes D whose object is P itself.
 template <class P, class... D>
 struct DerivedTable<P, ClassList<D...>> : BasePointer<P> {
   using typename BasePointer<P>::Base;
@@ -116,12 +116,12 @@ struct DerivedTable<P, ClassList<D...>> : BasePointer<P> {
     const Base& object = *get(p);
     return typeid(object).name();
   }
-  /// Adds nothing to the pointer: an object can only be made after its class is known.
+  /// Adds no object to the pointer, because an object can only be created after its class is known.
   static void* leave_empty(void* p, std::size_t, std::string_view, void*) { return p; }
-  /// Makes the alternative of the variant.
+  /// Creates the alternative of the variant.
   static void* choose(void* p, std::size_t which, std::string_view key, void* record) {
     if constexpr (shared) {
-      DerivedTable::clear(p);  // the pointer is shared, or its object made, when an alternative is visited
+      DerivedTable::clear(p);  // the pointer is shared, or its object created, when an alternative is visited
       return p;
     } else {
       using Add = void* (*)(void*, std::size_t, std::string_view, void*);
@@ -182,7 +182,7 @@ struct DerivedTable<P, ClassList<D...>> : BasePointer<P> {
     info.fields = alternatives;
     info.container = &variant_ops;
     info.other_class = other_class;
-    // Files from before the declaration contain only objects of Base, without a name.
+    // Files from before the declaration contain only objects of Base, without a class name.
     std::size_t i = 0;
     ((std::is_same_v<Base, D> ? void(info.element = alternatives[i].type) : void(), ++i), ...);
     return info;

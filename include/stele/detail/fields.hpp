@@ -48,7 +48,7 @@ consteval AggregateFault aggregate_fault() {
   }
 }
 
-/// Its error.
+/// Its static_assert.
 template <class T>
 struct unusable_aggregate {
   static constexpr AggregateFault fault = aggregate_fault<T>();
@@ -66,8 +66,8 @@ struct unusable_aggregate {
                 "those to record with STELE_MODULE");
 };
 
-/// All fields of a module, recorded or not: `types` (an mp_list), `names`, `addresses`, and how an error message shows
-/// a field.
+/// All fields of a module, recorded or not: `types` (an mp_list), `names`, `addresses`, and the form of a field in an
+/// error message.
 template <class T>
 struct fields_of {
   static constexpr bool listed = false;
@@ -113,7 +113,7 @@ auto own_descriptors() {
                         decltype(boost_protected_member_descriptor_fn(static_cast<T**>(nullptr))),
                         decltype(boost_private_member_descriptor_fn(static_cast<T**>(nullptr)))>;
   if constexpr (has_module_macro<T>) {
-    return std::type_identity<all>{};  // the macro lists data members only
+    return std::type_identity<all>{};  // the macro lists only data members
   } else {
     return std::type_identity<mp_copy_if<all, is_data_member>>{};
   }
@@ -133,7 +133,7 @@ consteval auto find_bases() {
 template <class T>
 using bases_of = typename decltype(find_bases<T>())::type;
 
-/// The classes with T's fields, bases first, each once (a virtual base may be reached twice).
+/// The classes with T's fields, bases first, each once (a virtual base may be reachable on two paths).
 template <class Seen, class T>
 struct add_class {
   static_assert(is_listed<T>, "stele: a base class of a module has no field list: give it STELE_MODULE");
@@ -158,7 +158,7 @@ consteval auto listed_descriptors() {
   }
 }
 
-/// Converts to the parameter of Describe's functions for a base class of T, except for Named and their own bases.
+/// Converts to the parameter of Describe's functions for each base class of T, except Named and the bases of Named.
 template <class T, class Named>
 struct other_base;
 template <class T, class... Named>
@@ -167,7 +167,7 @@ struct other_base<T, ClassList<Named...>> {
   requires(std::is_base_of_v<B, T> && !std::is_same_v<B, T> && !(std::is_base_of_v<B, Named> || ...)) operator B**()
       const;
 };
-void boost_base_descriptor_fn(...);  // found if there is no such base
+void boost_base_descriptor_fn(...);  // selected if there is no such base
 /// True if T's field list names every class with a field list that T inherits from.
 template <class T>
 inline constexpr bool names_all_bases = requires(other_base<T, bases_of<T>> other) {
@@ -202,7 +202,7 @@ requires(is_listed<T>) struct fields_of<T> : descriptors<typename decltype(liste
 
 // ---- attributes -----------------------------------------------------------------------------------------------------
 
-/// Returns the attributes declared for T, or in T or one of its bases.
+/// Returns the attributes declared for T: outside T, or in T or one of its bases.
 template <class T>
 constexpr auto declared_attributes() {
   if constexpr (requires { attributes<T>::list; }) {
@@ -217,7 +217,7 @@ constexpr auto declared_attributes() {
 /// The attributes of T, followed by those of its bases' fields.
 template <class T, class... C>
 constexpr auto join_attributes(boost::mp11::mp_list<C...>) {
-  // The last class is T itself. A list inside a base is found in T too.
+  // The last class is T itself. A list in a base is also found through T.
   constexpr auto own = declared_attributes<T>();
   constexpr bool inherited =
       ((!std::is_same_v<C, T> && !own.empty() && declared_attributes<C>().data() == own.data()) || ...);
@@ -248,8 +248,8 @@ constexpr std::span<const Attribute> attributes_of() {
   }
 }
 
-/// Returns the number of the first attribute of that kind for that field, or the list's size. A number, because g++
-/// with -fsanitize=undefined does not treat a comparison of a pointer with null as constant.
+/// Returns the index of the field's first attribute of that kind, or the list's size. An index instead of a pointer,
+/// because g++ with -fsanitize=undefined does not treat a comparison of a pointer with null as constant.
 constexpr std::size_t find_attribute(std::span<const Attribute> list, Attribute::Kind kind,
                                      std::string_view field = {}) {
   std::size_t i = 0;
@@ -282,13 +282,13 @@ consteval std::string_view pretty_name() {
   return unqualified(text.substr(begin, end - begin));
 }
 
-/// Stored separately, so that the long pretty name does not end up in the program.
+/// Stored separately, so that the long pretty name is not part of the program.
 template <std::size_t N>
 struct FixedText {
   char text[N + 1] = {};
   constexpr std::string_view view() const { return {text, N}; }
 };
-/// A name that stands in the program alone.
+/// A name in static storage of the program.
 struct GivenText {
   std::string_view text;
   constexpr std::string_view view() const { return text; }
@@ -311,7 +311,7 @@ consteval auto fixed_type_name() {
 template <class T>
 inline constexpr auto type_name_text = fixed_type_name<T>();
 
-/// Shows a field in error messages: a string on g++, a pointer on clang, which prints strings as numbers.
+/// The form of a field in error messages: a string on g++; a pointer on clang, which prints strings as numbers.
 #ifdef __clang__
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wundefined-var-template"
@@ -343,7 +343,7 @@ struct recorded_fields {
   using of = fields_of<T>;
   static constexpr std::size_t all = of::count;
   static constexpr bool listed = of::listed;
-  /// A field list without attributes: skips the filter, so it costs nothing per field.
+  /// A field list without attributes skips the filter, so the filter costs nothing per field.
   static constexpr bool plain = listed && attributes_of<T>().empty();
 
   static constexpr std::array<bool, all + 1> wanted = [] {
@@ -356,7 +356,7 @@ struct recorded_fields {
   static constexpr std::array<bool, all + 1> refused = []<class... F>(boost::mp11::mp_list<F...>) {
     return std::array<bool, all + 1>{is_refused(category_of<F, listed>)...};
   }(typename of::types{});
-  // A refused field leaves an empty list, so that one error does not cause others.
+  // If a field is refused, the list is empty, so that one error does not cause others.
   static constexpr bool ok = [] {
     for (std::size_t i = 0; i < all; ++i) {
       if (wanted[i] && refused[i]) return false;
@@ -379,7 +379,7 @@ struct recorded_fields {
       return find_error<I + 1>(found);
     }
   }
-  /// Returns the type whose instantiation is the error about the refused fields; any type if there are none.
+  /// Returns the type whose instantiation is the error about the refused fields; any other type if there are none.
   static auto complaints() {
     if constexpr (ok) {
       return std::type_identity<char>{};
@@ -420,20 +420,20 @@ struct recorded_fields {
     return kept;
   }();
 
-  /// Moves the addresses of the recorded fields to the front of those of all fields.
+  /// Moves the addresses of the recorded fields to the front of the addresses of all fields.
   static void compact(void** out) {
     if constexpr (count != all) {
       for (std::size_t k = 0; k < count; ++k) out[k] = out[index[k]];
     }
   }
-  /// `out` has space for `all` addresses; the first `count` are then those of the recorded fields.
+  /// `out` must have space for `all` addresses; the first `count` are then those of the recorded fields.
   static void addresses(void* object, void** out) {
     of::addresses(object, out);
     compact(out);
   }
 };
 
-/// Returns true if the path `now` of moved() begins with the name of `field` in files.
+/// Returns true if the path `now` of moved() begins with the file name of `field`.
 template <class T>
 consteval bool moved_begins(std::string_view now, std::string_view field) {
   constexpr std::span<const Attribute> list = attributes_of<T>();

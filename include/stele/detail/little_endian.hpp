@@ -1,4 +1,4 @@
-// Little-endian numbers in bytes. Freestanding, because the heapless reader uses them.
+// Little-endian numbers in bytes. Freestanding, because the heapless reader uses this header.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The operations of the walks on objects of one type: tensors and containers (values: detail/value_table.hpp). One
-// constant table of functions per type.
+// The operations that walks perform on objects of one type: tensors and containers (values: detail/value_table.hpp).
+// One constant table of functions per type.
 #pragma once
 
 #include <concepts>
@@ -31,14 +31,15 @@ consteval bool has_hook() {
   }
 }
 
-/// Makes a T with its hook directly in place, without a move.
+/// Creates a T with its hook directly in place, without a move.
 template <class T>
 struct MadeFromRecord {
   void* record;
   operator T() const { return access::from_record<T>(std::move(*static_cast<Record<T>*>(record))); }  // NOLINT
 };
 
-/// Calls `make` with the arguments for an element: a hook's product, or nothing. Returns nullptr if T cannot be made.
+/// Calls `make` with the arguments for an element: the product of the hook, or none. Returns nullptr if T cannot be
+/// created.
 template <class T, class Make>
 void* make_element(void* record, Make make) {
   if constexpr (has_hook<T>()) {
@@ -107,7 +108,7 @@ struct TensorTable {
     if constexpr (std::is_move_assignable_v<T>) get(p) = std::move(get(from));
   }
 
-  /// Adds the operations that loading needs.
+  /// Adds the operations for loading.
   static constexpr void complete(TensorOps& ops) {
     if constexpr (encoded || requires(T & t, const Shape& s) { traits::resize(t, s); }) {
       ops.resize = resize;
@@ -169,7 +170,7 @@ struct TensorTable {
   static constexpr TensorOps value = make();
 };
 
-// The tensor is Param's first member, so one table's functions serve both.
+// The tensor is Param's first member, so the functions of one table work for both.
 template <class T>
 struct TensorTable<Param<T>> {
   static_assert(HasTensorTraits<T>, "stele: Param<T> needs a tensor type: give T tensor_traits");
@@ -214,7 +215,7 @@ struct SequenceTable {
       ops.clear = clear;
       ops.reserve = reserve;
       ops.add = add;
-      // A std::vector is limited by memory only.
+      // Only memory limits a std::vector.
       if constexpr (!is_sequence<C> && requires { C().max_size(); }) ops.max_size = max_size;
     }
     return ops;

@@ -1,4 +1,5 @@
-// Generates the constant tables of type_info.hpp from C++ types. One table per type; a name and a pointer per field.
+// Generates the constant tables of type_info.hpp from C++ types: one table per type, with a name and a pointer per
+// field.
 #pragma once
 
 #include <array>
@@ -29,8 +30,8 @@ consteval bool is_derived() {
   }
 }
 
-/// The part of a module's table that its attributes and bases make. Few modules have any: nothing of this is
-/// instantiated for the others.
+/// The part of a module's table that its attributes and bases determine. Few modules have any; it is not instantiated
+/// for other modules.
 template <class M, bool Any = !attributes_of<M>().empty() || is_derived<M>()>
 struct AttributeTable {
   static constexpr FieldInfo field(std::string_view name, const TypeInfo* type, std::size_t&) {
@@ -68,7 +69,7 @@ struct AttributeTable<M, true> {
     for (const Attribute& a : attributes) {
       if (a.field != name) continue;
       if (a.kind == Attribute::Kind::rename && info.name == name)
-        info.name = a.text;  // a class's own before its base's
+        info.name = a.text;  // a class's own name precedes its base's
       if (a.kind == Attribute::Kind::keep_default) info.flags.defaulted = true;
       if (a.kind == Attribute::Kind::was_one) info.flags.was_one = true;
       if (a.kind == Attribute::Kind::alias) ++n;
@@ -78,7 +79,7 @@ struct AttributeTable<M, true> {
     return info;
   }
 
-  // Only renames and bases can make two names equal; comparing all pairs of a long list costs compile time.
+  // Only renames and bases can make two names equal. Comparing all pairs of a long list would cost compile time.
   static constexpr bool names_differ = [] {
     std::array<std::string_view, fields::count + 1> names{};
     std::size_t alias = 0;
@@ -121,7 +122,7 @@ constexpr bool any_constant(boost::mp11::mp_list<F...>*) {
   return (is_constant<F, Listed> || ...);
 }
 
-/// The table of fields of a module; for a Record, those of its module with the record's types.
+/// The table of fields of a module; for a Record, the fields of its module with the record's types.
 template <class M>
 struct ModuleTable : AttributeTable<M> {
   using fields = recorded_fields<M>;
@@ -175,7 +176,7 @@ struct info_of {
   using table = type_info<T, Listed>;
 };
 
-/// Returns false if a const member, or the lack of a default constructor, means that only the hook can make a T.
+/// Returns false if only the hook can create a T, because T has a const member or no default constructor.
 template <class T, bool Listed>
 consteval bool writable() {
   constexpr Category category = category_of<T, Listed>;
@@ -196,7 +197,7 @@ consteval bool writable() {
   }
 }
 
-/// The module type of a record type: a variant's alternatives have equal names in modules and their records.
+/// The module type of a record type: alternatives of a variant have the same names in modules and in their records.
 template <class T>
 struct module_of {
   using type = T;
@@ -341,7 +342,8 @@ constexpr TypeInfo describe() {
     info.kind = category == Category::optional  ? TypeKind::optional
                 : category == Category::pointer ? TypeKind::pointer
                                                 : TypeKind::shared;
-    // Ties are between objects of one table, so a type whose record does not depend on being listed has one table.
+    // Ties are between objects of one table. Therefore a type whose record does not depend on being listed has one
+    // table.
     constexpr bool listed =
         Listed || is_listed<std::remove_cv_t<element>> || category_of<element, Listed> == Category::tensor;
     info.element = &type_info<std::remove_cv_t<element>, listed>::value;
@@ -350,7 +352,7 @@ constexpr TypeInfo describe() {
   return info;
 }
 
-/// Instantiates the errors of a module's fields. Outside of describe(), so that clang prints no others.
+/// Instantiates the errors of a module's fields. Done outside describe(), so that clang prints no further errors.
 template <class T, bool Listed>
 auto complaints_of() {
   if constexpr (is_record<T>) {
@@ -365,8 +367,8 @@ template <class T, bool Listed>
 constinit const TypeInfo type_info<T, Listed>::value =
     (static_cast<void>(sizeof(typename decltype(complaints_of<T, Listed>())::type)), describe<T, Listed>());
 
-/// Returns true if T has any recorded part. A list or pointer counts as one without being followed: types may be
-/// recursive.
+/// Returns true if T has any recorded part. A list or pointer counts as one without being followed, because types may
+/// be recursive.
 template <class T, bool Listed>
 consteval bool records_anything() {
   constexpr Category category = category_of<T, Listed>;
@@ -397,7 +399,7 @@ const TypeInfo* module_info() {
       static_assert(!recorded_fields<M>::ok || records_anything<M, true>(),
                     "stele: nothing in this type can be recorded: it has no parameters");
     }
-    // Also here: one step less between the error and the user's line than from type_info.
+    // Also instantiated here, which is one step fewer from the error to the user's line than from type_info.
     static_cast<void>(sizeof(typename decltype(complaints_of<M, true>())::type));
     return &type_info<M, true>::value;
   } else {

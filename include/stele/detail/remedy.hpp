@@ -119,7 +119,8 @@ consteval Remedy remedy_for() {
 template <auto Field, class Type, class Module, auto... More>
 inline constexpr bool can_be_recorded = false;
 
-/// The error itself: the compiler prints its arguments first. `More` are further fields that cannot be recorded.
+/// The error itself: the compiler prints its template arguments first. `More` are further fields that cannot be
+/// recorded.
 template <auto Field, class Type, class Module, Remedy What, auto... More>
 struct field_cannot_be_recorded {
   static_assert(can_be_recorded<Field, Type, Module, More...>,

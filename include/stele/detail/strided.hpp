@@ -1,4 +1,4 @@
-// Row-major order through memory in another order: column-major, padded, transposed.
+// Visits memory in row-major order if it is stored in another order: column-major, padded, transposed.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace stele::inline v0::detail {
 
 /// Calls `visit(offset, i)` for the elements `first` + i, i < `count`, in row-major order of `extents`. `offset` is the
-/// element's position in memory, in elements, by `strides` (of equal length). Whole rows are visited in blocks of up to
-/// 16, column by column, so that a cache line of column-major memory serves all rows of a block.
+/// element's position in memory, in elements, computed from `strides` (as many as extents). Whole rows are visited in
+/// blocks of up to 16, column by column, so that a cache line of column-major memory serves all rows of a block.
 template <class Visit>
 void walk_strided(std::span<const Extent> extents, std::span<const std::ptrdiff_t> strides, std::uint64_t first,
                   std::size_t count, Visit visit) {
@@ -52,7 +52,7 @@ void walk_strided(std::span<const Extent> extents, std::span<const std::ptrdiff_
   if (done != count) part_of_row(count - done);
 }
 
-/// read() and write() of tensor_traits<T> for elements in another order than row-major. `Layout` locates the elements
+/// read() and write() of tensor_traits<T> for elements that are not in row-major order. `Layout` locates the elements
 /// of a T: data(t), extents(t), strides(t).
 template <class T, class Element, class Layout>
 struct StridedElements {

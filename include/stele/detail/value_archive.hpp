@@ -25,10 +25,10 @@ namespace stele::inline v0 {
 
 namespace detail {
 
-/// Maximum nesting of a value, on save and load; the limit of every format that stores values.
+/// Maximum nesting of a value, on save and load; the limit of all formats that store values.
 inline constexpr int max_archive_depth = 60;
 
-/// The expected type, thrown from cereal's code and caught before it leaves the library.
+/// Contains the expected type. Thrown from cereal's code and caught before it leaves the library.
 struct ArchiveError : cereal::Exception {
   using cereal::Exception::Exception;
 };
@@ -54,7 +54,7 @@ inline constexpr std::size_t archive_extent<T[N]> = N;
 template <class T, std::size_t N>
 inline constexpr std::size_t archive_extent<std::array<T, N>> = N;
 
-/// The entry with the size of a container whose elements do not imply it.
+/// The entry with the size of a container whose elements do not determine it.
 inline constexpr const char* archive_size_key = "cereal_size";
 inline constexpr const char* archive_version_key = "cereal_class_version";
 
@@ -94,7 +94,7 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
   }
   void put(Value value) { open_.back().put(std::move(value)); }
 
-  /// Replaces cereal's function, which treats objects of different types at one address as one object.
+  /// Replaces cereal's function, which treats objects of different types at the same address as one object.
   std::uint32_t registerSharedPointer(const std::shared_ptr<const void>& pointer) {
     if (pointer == nullptr) return 0;
     const auto id = static_cast<std::uint32_t>(shared_.size() + 1);
@@ -109,13 +109,13 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
 
  private:
   struct Shared {
-    std::shared_ptr<const void> object;  // kept, so that no other object gets its address
+    std::shared_ptr<const void> object;  // kept alive, so that no other object gets its address
     std::uint32_t id;
     bool open;
   };
   struct Level {
     std::type_index type;
-    Shared* shared = nullptr;  // the object that is written here
+    Shared* shared = nullptr;  // the object being written
     bool sized = false;
     bool named = false;
     std::uint64_t size = 0;
@@ -149,8 +149,8 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
   std::map<std::pair<const void*, std::type_index>, Shared> shared_;
 };
 
-/// Converts a Value to a type; the Value must outlive it. Sizes that a type requests are those of the Value, so that no
-/// memory is allocated for absent elements.
+/// Converts a Value to a type; the Value must outlive it. Returns the sizes of the Value to types that request a size,
+/// so that no memory is allocated for elements that do not exist.
 class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyClassElision> {
  public:
   explicit ValueReader(const Value& value) : InputArchive(this), root_(value) { open_.push_back({typeid(void)}); }
@@ -170,7 +170,7 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
   void end() {
     Level& level = open_.back();
     level.at.clear();
-    // Entries that the type did not read would be lost silently.
+    // Entries that the type does not read would otherwise be lost without an error.
     if (level.used < level.entries()) fail("no further entries");
     if (level.shared != nullptr) level.shared->open = false;
     open_.pop_back();
@@ -217,7 +217,7 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
     level.at = std::move(wanted);
     return *found;
   }
-  /// Returns true if the requested name is that of a class's version, and the class had no version when it was saved.
+  /// Returns true if the requested name is that of a class version, and the class had no version when it was saved.
   bool is_unversioned() {
     Level& level = open_.back();
     if (level.wanted != detail::archive_version_key) return false;
@@ -249,7 +249,7 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
       out = static_cast<T>(wide);
     }
   }
-  /// Throws the expected type and its place in the value.
+  /// Throws the expected type and its position in the value.
   [[noreturn]] void fail(std::string_view expected) const {
     std::string text(expected);
     const char* separator = " at ";
@@ -290,9 +290,9 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
     const Value::List* list = nullptr;
     std::size_t used = 0;
     bool sized = false;
-    Shared* shared = nullptr;  // the object that is read here
+    Shared* shared = nullptr;  // the object being read
     std::string wanted{};
-    std::string at{};  // the last entry read
+    std::string at{};  // name of the last entry read
     std::size_t entries() const { return list != nullptr ? list->size() : map->size() - (sized ? 1 : 0); }
     const Value* find(std::string_view key) const {
       for (const auto& entry : *map) {

@@ -1,5 +1,5 @@
-// The operations of the walks on values: numbers, bools, enums, strings, and types with value_traits. One constant
-// table of functions per type.
+// The operations that walks perform on values: numbers, bools, enums, strings, and types with value_traits. One
+// constant table of functions per type.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace stele::inline v0::detail {
 
-// Defined in src/value.cpp. Integers go through the widest type of their signedness.
+// Defined in src/base/value.cpp. Integers are converted through the widest type of their signedness.
 STELE_EXPORT void assign_value(const Value& from, Value& to);
 STELE_EXPORT bool from_value(const Value& in, std::int64_t low, std::int64_t high, std::int64_t& out);
 STELE_EXPORT bool from_value(const Value& in, std::uint64_t high, std::uint64_t& out);
@@ -25,8 +25,8 @@ STELE_EXPORT bool from_value(const Value& in, bool& out);
 STELE_EXPORT bool from_value(const Value& in, double highest, double& out);
 STELE_EXPORT bool from_value(const Value& in, std::string& out);
 
-/// A described enum, whose values have names. Describe's headers are not included here: a user who describes an enum
-/// includes them.
+/// A described enum, whose values have names. This header does not include Describe's headers; users who describe an
+/// enum include them.
 template <class E>
 concept DescribedEnum = std::is_enum_v<E> && requires {
   boost_enum_descriptor_fn(static_cast<E**>(nullptr));
@@ -45,7 +45,7 @@ template <DescribedEnum E>
 inline constexpr std::span<const EnumName> enum_names =
     EnumList<decltype(boost_enum_descriptor_fn(static_cast<E**>(nullptr)))>::names;
 
-/// The string "one of relu, tanh", for messages; a long list is cut.
+/// The string "one of relu, tanh", for messages; a long list is shortened.
 template <DescribedEnum E>
 struct EnumText {
   static constexpr std::size_t max_listed = 20;
@@ -81,7 +81,7 @@ constexpr std::string_view enum_name(std::span<const EnumName> names, std::uint6
   }
   return {};
 }
-/// Finds the value with the name in `in`.
+/// Finds the value whose name is in `in`.
 STELE_EXPORT bool from_value(const Value& in, std::span<const EnumName> names, std::uint64_t& bits);
 STELE_EXPORT bool is_text(const Value& in);
 
@@ -103,7 +103,7 @@ struct ValueTable {
       const auto number = static_cast<std::underlying_type_t<T>>(t);
       return ValueTable<std::underlying_type_t<T>>::plain(&number);
     } else if constexpr (std::is_integral_v<T>) {
-      // As in Value: u64 only above the range of i64.
+      // As in Value, u64 is used only above the range of i64.
       const bool large = std::is_unsigned_v<T> && static_cast<std::uint64_t>(t) > static_cast<std::uint64_t>(INT64_MAX);
       return {large ? ValueKind::u64 : ValueKind::i64, static_cast<std::uint64_t>(t), {}};
     } else {
@@ -131,7 +131,7 @@ struct ValueTable {
       return from_value(in, t) ? "" : "a string";
     } else if constexpr (std::is_enum_v<T>) {
       if constexpr (DescribedEnum<T>) {
-        // A number is accepted too: the enum was not described when the file was written, or the value has no name.
+        // Also accepts a number: the enum was not described when the file was written, or the value has no name.
         if (is_text(in)) {
           std::uint64_t bits = 0;
           if (!from_value(in, enum_names<T>, bits)) return EnumText<T>::view;

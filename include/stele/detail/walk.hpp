@@ -1,4 +1,4 @@
-// The walk object -> visitor, over the tables of a module or a Record. Independent of formats; needs no heap by itself.
+// The walk object -> visitor over the tables of a module or a Record. Independent of formats; needs no heap itself.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace stele::inline v0::detail {
 
-/// One step of the path from the top of a module to the present position of a walk.
+/// One step of the path from the top of a module to the current position of a walk.
 struct Step {
   const Step* up;  // null at the top
   NodeName name;
 };
 
-/// Visitor: begin(kind, step, type, conditional), end(), tensor(step, ops, object, conditional), value(…), none(…). For
-/// tied objects: alias(step, target), with the result of mark() from the visit of the target. Each may stop the walk by
-/// returning an Errc other than none. derived(type, object) follows the none() of an object that the walk refuses
-/// because `type` describes only a base of its class.
+/// A visitor has begin(kind, step, type, conditional), end(), tensor(step, ops, object, conditional), value(…),
+/// none(…). For tied objects: alias(step, target), where target is the result of mark() from the visit of the target.
+/// Each function may stop the walk by returning an Errc other than none. derived(type, object) follows the none() of an
+/// object that the walk refuses because `type` describes only a base of the object's class.
 ///
 /// Self provides the parts that depend on a heap: `Addresses` of a module's fields, and the visits of maps and shared
 /// pointers.
@@ -36,7 +36,7 @@ class WalkOver {
   Errc visit(const TypeInfo& type, void* object, const Step& at, bool conditional, int depth) {
     if (depth > Self::deepest) return Errc::limit;
     if (type.other_class != nullptr && type.other_class(object) != nullptr) {
-      static_cast<void>(visitor_.none(at, conditional));  // the path of the error
+      static_cast<void>(visitor_.none(at, conditional));  // sets the path of the error
       visitor_.derived(type, object);
       return Errc::kind_mismatch;
     }
@@ -95,15 +95,15 @@ class WalkOver {
     return Errc::none;
   }
 
-  /// Visits the pointee of an optional or pointer. Files have one `none` for an empty pointer and an empty pointee, so
-  /// the inner one must not be the only one that is empty.
+  /// Visits the pointee of an optional or pointer. Files have the same `none` for an empty pointer and for an empty
+  /// pointee, so an empty pointee in a pointer that is not empty is an error.
   Errc visit_held(const TypeInfo& type, void* object, const Step& at, bool conditional, int depth) {
     const TypeInfo& held = *type.element;
     void* const inner = type.container->at(object, 0);
     const bool holds =
         held.kind == TypeKind::optional || held.kind == TypeKind::pointer || held.kind == TypeKind::shared;
     if (holds && held.container->size(inner) == 0) {
-      static_cast<void>(visitor_.none(at, conditional));  // the path of the error
+      static_cast<void>(visitor_.none(at, conditional));  // sets the path of the error
       return Errc::not_representable;
     }
     return visit(held, inner, at, true, depth + 1);
@@ -157,7 +157,7 @@ class HeaplessWalk : public WalkOver<HeaplessWalk<Visitor>, Visitor> {
   Errc visit_map(const TypeInfo&, void*, const Step& at, bool conditional, int) { return refuse(at, conditional); }
   Errc visit_shared(const TypeInfo&, void*, const Step& at, bool conditional, int) { return refuse(at, conditional); }
   Errc refuse(const Step& at, bool conditional) {
-    static_cast<void>(this->visitor_.none(at, conditional));  // the place of the error
+    static_cast<void>(this->visitor_.none(at, conditional));  // sets the position of the error
     return Errc::unsupported;
   }
 

@@ -14,7 +14,7 @@ inline constexpr DType dtype_of_v<std::complex<float>> = DType::c64;
 template <>
 inline constexpr DType dtype_of_v<std::complex<double>> = DType::c128;
 
-/// A complex number outside of tensors is a value: a list of its real and imaginary part.
+/// A complex number outside a tensor is a value: a list of its real and imaginary part.
 template <std::floating_point F>
 struct value_traits<std::complex<F>> {
   static constexpr bool plain = true;

@@ -14,7 +14,7 @@ enum class ConvertStatus : std::uint8_t {
   overflow,      // a number became infinite, or NaN if the target has no infinity
   out_of_range,  // an integer does not fit, or a float is not an integer of the target (fraction, NaN, infinity)
   bad_bool,      // a bool byte other than 0 or 1
-  unsupported,   // no such conversion, or only with allow_kind_change
+  unsupported,   // the conversion does not exist, or needs allow_kind_change
 };
 
 struct ConvertRules {
@@ -25,14 +25,14 @@ struct ConvertRules {
 struct ConvertOutcome {
   ConvertStatus status = ConvertStatus::ok;
   std::uint64_t index = 0;       // the first offending element of this call
-  std::uint64_t overflowed = 0;  // elements that overflowed, if that is allowed
+  std::uint64_t overflowed = 0;  // number of elements that overflowed, if overflow is allowed
 
   friend constexpr bool operator==(const ConvertOutcome&, const ConvertOutcome&) noexcept = default;
 };
 
-/// Returns true if `convert` supports the pair: equal dtypes, float to float (8-bit floats too), complex to complex,
-/// integer to integer; integer <-> float and bool <-> number with allow_kind_change. Packed dtypes convert only to
-/// themselves; strings and opaque blocks never.
+/// Returns true if `convert` supports the pair: equal dtypes, float to float (including 8-bit floats), complex to
+/// complex, integer to integer; with allow_kind_change also integer <-> float and bool <-> number. Packed dtypes
+/// convert only to themselves; strings and opaque blocks never convert.
 STELE_EXPORT bool convertible(DType from, DType to, ConvertRules rules = {}) noexcept;
 
 /// Returns true if every value of `from` is exactly a value of `to`, including signed zeros and infinities. NaN

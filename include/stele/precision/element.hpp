@@ -1,4 +1,4 @@
-// The C++ types of tensor elements. Freestanding: no heap, no exceptions, integer arithmetic only.
+// The C++ types of tensor elements. Freestanding: no heap, no exceptions, only integer arithmetic.
 #pragma once
 
 #include <bit>
@@ -58,7 +58,7 @@ constexpr std::uint32_t f32_from_bf16_bits(std::uint16_t b) noexcept {
 }  // namespace detail
 
 /// IEEE 754 binary16. A storage type: compute in float. Construction rounds to nearest, ties to even; values of 65520
-/// and more become infinite.
+/// and above become infinite.
 struct float16 {
   std::uint16_t bits;
 
@@ -103,7 +103,7 @@ static_assert(sizeof(bfloat16) == 2 && std::is_trivial_v<bfloat16> && std::is_st
 
 namespace detail {
 
-// Character types are integral types in C++, but not numbers of a model.
+// Character types are integral types in C++, but do not represent numbers of a model.
 template <class T>
 inline constexpr bool is_text_v = std::is_same_v<T, char> || std::is_same_v<T, wchar_t> || std::is_same_v<T, char8_t> ||
                                   std::is_same_v<T, char16_t> || std::is_same_v<T, char32_t>;
@@ -135,13 +135,13 @@ constexpr DType dtype_of() noexcept {
 }  // namespace detail
 
 /// The dtype of a C++ element type, or DType::none. stele/precision/complex.hpp adds std::complex; a specialization
-/// adds a user type that has the layout of a known dtype.
+/// adds a user type with the layout of a known dtype.
 template <class T>
 inline constexpr DType dtype_of_v = detail::dtype_of<T>();
 template <class T>
 inline constexpr DType dtype_of_v<const T> = dtype_of_v<T>;
 
-// GCC before 13 defines the macro on every platform, but has the C++ type only on x86.
+// GCC before 13 defines the macro on every platform, but provides the C++ type only on x86.
 #if defined(__FLT16_MANT_DIG__) && (defined(__clang__) || __GNUC__ >= 13 || defined(__x86_64__) || defined(__i386__))
 namespace detail {
 __extension__ typedef _Float16 native_float16;

@@ -1,4 +1,4 @@
-// Precision settings: the types of a model's numbers in a saved file. They never convert values on load.
+// Precision settings: the types of a model's numbers in a saved file. They do not affect loads.
 #pragma once
 
 #include <span>
@@ -55,23 +55,24 @@ struct BlockRule {
   DType dtype = DType::none;
 };
 
-/// Saves the floats of matrices as blocks of a dtype (stele/quantize.hpp), those of vectors unchanged. Only some
-/// formats hold blocks (GGUF, .stele).
+/// Saves the floats of matrices as blocks of a dtype (stele/quantize.hpp), and those of vectors unchanged. Only some
+/// formats can store blocks (GGUF, .stele).
 template <DType Blocks>
 struct BlockPrecision : NativePrecision {
   static constexpr BlockRule block_rules[] = {{"*", Blocks}};
 };
 
-/// A settings type names a `Float` and a signed `Int` element type; void leaves that kind unchanged. User settings may
-/// combine any two: `struct Mine { using Float = stele::bfloat16; using Int = std::int32_t; };`. They may have
-/// `quantized_bits`, 2 to 8, or `block_rules`, an array of BlockRule.
+/// A settings type defines a `Float` and a signed `Int` element type; void leaves that kind unchanged. User settings
+/// may combine any two: `struct Mine { using Float = stele::bfloat16; using Int = std::int32_t; };`. They may also
+/// define `quantized_bits`, 2 to 8, or `block_rules`, an array of BlockRule.
 template <class T>
 concept PrecisionSettings = requires {
   typename T::Float;
   typename T::Int;
 };
 
-/// Settings as values; DType::none leaves the kind unchanged. Settings types convert: `.precision = HalfPrecision{}`.
+/// Settings as values; DType::none leaves the kind unchanged. Settings types convert implicitly: `.precision =
+/// HalfPrecision{}`.
 struct PrecisionSpec {
   constexpr PrecisionSpec() noexcept = default;
   constexpr PrecisionSpec(DType floats, DType integers = DType::none) noexcept  // NOLINT(google-explicit-constructor)
@@ -82,9 +83,9 @@ struct PrecisionSpec {
   DType floating = DType::none;
   DType integer = DType::none;
   unsigned quantized_bits = 0;               // 0: floats stay floats
-  std::span<const BlockRule> block_rules{};  // applied to floats, the first rule that matches; not owned
+  std::span<const BlockRule> block_rules{};  // applied to floats; the first matching rule counts; not owned
 
-  /// Returns the dtype to save `stored` as. Only f64 f32 f16 bf16 and i64 i32 i16 i8 can change.
+  /// Returns the dtype in which to save `stored`. Only f64 f32 f16 bf16 and i64 i32 i16 i8 can change.
   constexpr DType apply(DType stored) const noexcept {
     if (is_plain_float(stored)) return floating == DType::none ? stored : floating;
     if (stored >= DType::i64 && stored <= DType::i8) return integer == DType::none ? stored : integer;

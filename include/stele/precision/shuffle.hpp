@@ -1,4 +1,5 @@
-// Byte shuffle, which makes numbers compressible: the first byte of every element, then the second byte of each, …
+// Byte shuffle, which makes numbers more compressible: the first byte of every element, then the second byte of every
+// element, …
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,8 @@
 
 namespace stele::inline v0 {
 
-/// Shuffles `count` elements of `width` bytes (2, 4 or 8; others are copied unchanged). `from` and `to` do not overlap.
+/// Shuffles `count` elements of `width` bytes (2, 4 or 8; other widths are copied unchanged). `from` and `to` must not
+/// overlap.
 STELE_EXPORT void shuffle_bytes(const std::byte* from, std::byte* to, std::size_t count, std::size_t width) noexcept;
 /// Reverses shuffle_bytes.
 STELE_EXPORT void unshuffle_bytes(const std::byte* from, std::byte* to, std::size_t count, std::size_t width) noexcept;

@@ -1,5 +1,5 @@
 // save(), open(), load() and load_into() for every format: chosen by the path's extension on save and by content on
-// load. The list of formats is made of recorders/*/formats.cpp.
+// load. The list of formats is generated from recorders/*/formats.cpp.
 #pragma once
 
 #include "stele/recorder.hpp"
@@ -8,16 +8,16 @@ namespace stele::inline v0 {
 
 struct Checkpoint;  // stele/checkpoint.hpp
 
-/// Returns the formats of this build by the projects that they come from.
+/// Returns the formats of this build, grouped by the projects that define them.
 STELE_EXPORT std::span<const FormatFamily> format_families();
 /// Returns every format of this build.
 STELE_EXPORT std::span<const Format* const> formats();
-/// Returns the format of that name ("stele", "safetensors"); nullptr if there is none.
+/// Returns the format with that name ("stele", "safetensors"); nullptr if there is none.
 STELE_EXPORT const Format* find_format(std::string_view name);
-/// Returns the format for the path's extension. Errors: unsupported, with the known extensions.
+/// Returns the format for the path's extension. Errors: unsupported (lists the known extensions).
 STELE_EXPORT Result<const Format*> format_of_path(std::string_view path);
-/// Detects the format from the content. Errors: bad_magic, with the first bytes; unsupported for what no model is
-/// whatever its name (a git-lfs pointer, a web page, an error message, an empty file); malformed if several formats
+/// Detects the format from the content. Errors: bad_magic (with the first bytes); unsupported for content that is
+/// certainly not a model (a git-lfs pointer, a web page, an error message, an empty file); malformed if several formats
 /// match.
 STELE_EXPORT Result<const Format*> format_of_content(const Source& source);
 
@@ -26,13 +26,13 @@ STELE_EXPORT Result<Report> save_object(const Object& object, const Output& to, 
 }  // namespace detail
 
 /// Saves a module (or a Record, or a Snapshot) in SaveOptions::format, or in the format of the path's extension, at
-/// SaveOptions::precision. Errors: unsupported (an unknown extension, a format that is only read), invalid_argument (a
-/// null format; a Sink without a format), those of Recorder::save.
+/// SaveOptions::precision. Errors: unsupported (an unknown extension, a read-only format), invalid_argument (a null
+/// format; a Sink without a format), those of Recorder::save.
 template <class M>
 Result<Report> save(const M& module, const Output& to, const SaveOptions& options = default_save_options()) {
   return detail::save_object(detail::object_of(module), to, options);
 }
-/// Saves a whole checkpoint, in the same way. Errors: unsupported (a format that stores no checkpoints), …
+/// Saves a whole checkpoint with the same rules. Errors: unsupported (a format that cannot store checkpoints), …
 STELE_EXPORT Result<Report> save(const Checkpoint& checkpoint, const Output& to,
                                  const SaveOptions& options = default_save_options());
 
@@ -41,7 +41,7 @@ inline Result<Snapshot> open(const Input& from, const LoadOptions& options = def
   return detail::open({nullptr, format_of_content}, from, options);
 }
 
-/// Loads a new module from a file of any format; no initialised M is needed. A Record<M> is lazy.
+/// Loads a new module from a file of any format; the caller need not initialise an M. A Record<M> is lazy.
 template <class M>
 Result<M> load(const Input& from, const LoadOptions& options = default_load_options()) {
   return detail::load_new<M>({nullptr, format_of_content}, from, options);

@@ -7,7 +7,7 @@ namespace stele::inline v0 {
 
 enum class Compression : std::uint8_t {
   none,
-  zstd,  // byte shuffle and zstd, in frames of 1 MiB, each readable alone; blocks that do not shrink stay as they are
+  zstd,  // byte shuffle and zstd, in independent frames of 1 MiB; blocks that do not shrink are stored unchanged
 };
 
 /// `.stele`: nesting, values, ties, ids, metadata, annotations; a checksum per tensor and one over the index.
@@ -26,13 +26,13 @@ class STELE_EXPORT SteleFormat : public Format {
   Compression compression_ = Compression::none;
 };
 
-/// Compressed `.stele` files. Both classes read both.
+/// Compressed `.stele` files. Both classes read both kinds.
 class CompressedSteleFormat final : public SteleFormat {
  public:
   CompressedSteleFormat() noexcept : SteleFormat(Compression::zstd) {}
 };
 
-/// Saves and loads files. `recorder.save(module, "model.stele")`.
+/// Saves and loads files: `recorder.save(module, "model.stele")`.
 template <PrecisionSettings Settings = NativePrecision>
 using BinaryRecorder = Recorder<SteleFormat, Settings>;
 

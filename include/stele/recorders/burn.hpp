@@ -1,5 +1,5 @@
-// Burn's files (https://burn.dev): those of its recorders up to 0.21 (`.mpk`, `.bin`, `.json`, each also in gzip), and
-// Burnpack (`.bpk`). docs/formats/burn.md specifies every byte.
+// Burn's files (https://burn.dev): those of its recorders up to 0.21 (`.mpk`, `.bin`, `.json`, each also compressed by
+// gzip), and Burnpack (`.bpk`). docs/formats/burn.md specifies every byte.
 //
 // A record, in MessagePack with named fields, JSON or bincode 2 (little-endian, variable-length integers):
 //
@@ -37,16 +37,16 @@
 namespace stele::inline v0 {
 
 enum class BurnEncoding : std::uint8_t {
-  by_name,  // from the path: .mpk, .bin, .json, each also with .gz; all others, and memory: MessagePack
+  by_name,  // from the path: .mpk, .bin, .json, each also with .gz; other paths, and memory: MessagePack
   mpk,
   bin,
   json,  // a line for each number, as Burn writes it; without blanks in gzip
 };
 
-/// Releases of Burn whose records are alike.
+/// Ranges of Burn releases with equal records.
 enum class BurnEra : std::uint8_t {
-  automatic,  // on load: the file's version; on save: that of a converted Burn record, else v0_21
-  v0_13,      // elements are numbers, without a dtype; read only
+  automatic,  // on load, the file's version; on save, that of a converted Burn record, else v0_21
+  v0_13,      // elements are numbers, without a dtype; read-only
   v0_14,
   v0_16,
   v0_17,  // to 0.19
@@ -67,15 +67,16 @@ struct BurnOptions {
 
 namespace attr {
 
-/// Declares a class's fields in Rust, in their order there, if they are more than the recorded fields. Files of bincode
-/// (.bin) count them; in the other files, Burn requires arrays (up to 0.20) and enums among them.
+/// Declares a class's fields in Rust, in Rust's order, if they are more than the recorded fields. bincode files (.bin)
+/// count them; in the other files, Burn requires the arrays (up to 0.20) and enums among them.
 ///
 ///     static constexpr stele::Attribute stele_attributes[] = {
 ///         stele::attr::burn_layout("weight, bias, stride[2], groups, pool{kernel_size[2], padding}")};
 ///
-/// The name of a recorded field refers to that field. Others are constants, which records do not store: `name` (a
-/// number, a string, `PhantomData`, a skipped field, None), `name[n]` (an array of n), `name{…}` (a module without
-/// parameters, and its fields), `name(6 Sigmoid)` (an enum of such, its variant's number and name; also with `{…}`).
+/// The name of a recorded field refers to that field. Other entries are constants, which records do not store: `name`
+/// (a number, a string, `PhantomData`, a skipped field, None), `name[n]` (an array of n), `name{…}` (a module without
+/// parameters, and its fields), `name(6 Sigmoid)` (an enum of these, with its variant's number and name; also with
+/// `{…}`).
 constexpr Attribute burn_layout(std::string_view fields) { return {Attribute::Kind::layout, {}, fields, 0}; }
 /// Declares that the class is a Record in Rust, not a Module: the file contains its numbers and strings, and tensors
 /// have no id.
@@ -84,9 +85,9 @@ constexpr Attribute burn_record(std::string_view fields = {}) { return {Attribut
 }  // namespace attr
 
 /// The files of Burn's recorders. `.mpk` and `.json` store all names. For `.bin`, the names come from the module (or
-/// BurnOptions::schema), and every byte must be used. Numbers and strings of modules are constants to Burn: a save
-/// writes them if the encoding stores names, and Burn ignores them; in bincode they are not_representable. ParamIds are
-/// kept. A tensor without one gets one derived from its path, which does not count as an id when stele loads it again.
+/// BurnOptions::schema), which must use every byte. Numbers and strings of modules are constants in Burn: a save writes
+/// them if the encoding stores names, and Burn ignores them; in bincode they are not_representable. ParamIds are kept.
+/// A tensor without an id gets one derived from its path, which does not count as an id when stele loads it again.
 class STELE_EXPORT BurnFormat final : public Format {
  public:
   explicit BurnFormat(BurnOptions options = {}) : options_(std::move(options)) {}
@@ -96,7 +97,7 @@ class STELE_EXPORT BurnFormat final : public Format {
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
-  /// Returns, for bincode, the numbers and strings of modules, metadata, and everything that the class lacks.
+  /// Returns, for bincode, the numbers and strings of modules, metadata, and everything that is not in the class.
   Result<std::vector<Loss>> losses(const Snapshot& snapshot, std::string_view file) const override;
   Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
@@ -114,13 +115,13 @@ struct BurnHeader {
 STELE_EXPORT std::optional<BurnHeader> burn_header(const Snapshot& opened);
 
 struct BurnpackOptions {
-  /// On save: the Burn release whose spelling of bools is used, v0_17 to v0_20 or v0_21; Burn reads only its own
-  /// release's. Automatic: that of a converted Burnpack of Burn's, else v0_21.
+  /// On save: the Burn release whose spelling of bools is used, v0_17 to v0_20 or v0_21; Burn reads only the spelling
+  /// of its own release. Automatic: that of a converted Burnpack file written by Burn, else v0_21.
   BurnEra era = BurnEra::automatic;
 };
 
-/// Burnpack, version 1. Names are whole paths; numbers and bools are its scalars; other values, ties and empty lists
-/// are in the metadata (docs/formats/flat.md).
+/// Burnpack, version 1. Names are whole paths; numbers and bools are Burnpack's scalars; other values, ties and empty
+/// lists are in the metadata (docs/formats/flat.md).
 class STELE_EXPORT BurnpackFormat final : public Format {
  public:
   explicit BurnpackFormat(BurnpackOptions options = {}) noexcept : options_(options) {}
@@ -135,7 +136,7 @@ class STELE_EXPORT BurnpackFormat final : public Format {
   BurnpackOptions options_;
 };
 
-/// Burn's settings, which also determine the width of integers. A Burn program reads files of any precision; it first
+/// Burn's settings, which also determine the width of integers. A Burn program reads files of any precision: it first
 /// converts floats and integers to those of its own settings, without a check.
 struct BurnFullPrecision {
   using Float = float;
@@ -155,35 +156,35 @@ using BurnRecorder = Recorder<BurnFormat, Settings>;
 template <PrecisionSettings Settings = NativePrecision>
 using BurnpackRecorder = Recorder<BurnpackFormat, Settings>;
 
-/// The state of Burn's optimizers for each parameter, by the names that the fields of a state have in Rust:
-/// "momentum.moment_1" of Adam, "momentum.velocity" of SGD, …
+/// The state of Burn's optimizers for each parameter, by the names of a state's fields in Rust: "momentum.moment_1" of
+/// Adam, "momentum.velocity" of SGD, …
 struct BurnOptimizer {
   OptimizerState state{};
   /// Non-tensors, by field and by the parameter's path: "momentum.time" → "layers.0.weight" → 1. Null: an Option that
-  /// is None. (Burnpack leaves it out.)
+  /// is None (Burnpack omits it).
   std::map<std::string, std::map<std::string, Value>> values{};
   /// The fields in Rust's order; unlisted fields are written after them.
   std::vector<std::string> fields{};
 };
 
-/// Makes the state from an opened optimizer's record: of a recorder (of `.bin` with BurnOptions::schema, see
-/// BurnOptimizerRecord), or Burnpack. Nothing is read yet. `model` provides the parameters' ids: an opened file, or
-/// snapshot_of an existing module. Errors: not_found (an id that no parameter has), shape_mismatch (the state of a
-/// parameter of another rank), malformed, duplicate.
+/// Makes the state from an opened optimizer's record, of a recorder (for `.bin` with BurnOptions::schema, see
+/// BurnOptimizerRecord) or of Burnpack. Does not read tensors yet. `model` provides the parameters' ids: an opened
+/// file, or snapshot_of an existing module. Errors: not_found (an id that no parameter has), shape_mismatch (the state
+/// of a parameter with a different rank), malformed, duplicate.
 STELE_EXPORT Result<BurnOptimizer> burn_optimizer(const Snapshot& record, const Snapshot& model);
 
-/// Returns the record that a BurnRecorder writes for Burn's optimizers, up to 0.21. Parameters without state are left
-/// out. Errors: not_found (a path that the model does not have), shape_mismatch, duplicate (a tensor and a value),
-/// not_representable (names that no fields have).
+/// Returns the record that a BurnRecorder writes for Burn's optimizers, up to 0.21. Omits parameters without state.
+/// Errors: not_found (a path that the model does not have), shape_mismatch, duplicate (a tensor and a value),
+/// not_representable (names that cannot be names of fields).
 STELE_EXPORT Result<Snapshot> burn_optimizer_record(const BurnOptimizer& optimizer, const Snapshot& model);
-/// Returns the record that a BurnpackRecorder writes for Burn's optimizers of 0.22. Errors: those of
+/// Returns the record that a BurnpackRecorder writes for the optimizers of Burn 0.22. Errors: those of
 /// burn_optimizer_record(); not_representable (an id that is a UUID).
 STELE_EXPORT Result<Snapshot> burnpack_optimizer_record(const BurnOptimizer& optimizer, const Snapshot& model);
 
-/// One state in a record up to 0.21: the version, and inside it the rank of the parameter.
+/// One state in a record of Burn up to 0.21: the version, and in it the rank of the parameter.
 template <class State>
 using BurnRanked = std::variant<State, State, State, State, State, State, State, State, State>;
-/// An optimizer's record for `.bin`, which stores no names:
+/// An optimizer's record for `.bin`, which does not store names:
 ///
 ///     struct Moments {
 ///       std::uint64_t time;

@@ -1,6 +1,6 @@
-// Files of Flax (flax.serialization.to_bytes), `.msgpack`: one map of names in MessagePack, whose values are maps,
-// arrays (extension 1: [shape, dtype, bytes]), scalars of NumPy (extension 3, the same content) and Python's own
-// values. Lists and tuples are maps with the keys "0", "1", … . An array of more than 2^30 bytes is a map of several
+// Files of Flax (flax.serialization.to_bytes), `.msgpack`: one MessagePack map whose values are maps, arrays (extension
+// 1: [shape, dtype, bytes]), NumPy scalars (extension 3, the same content) and Python's own values. Lists and tuples
+// are maps with the keys "0", "1", … . An array of more than 2^30 bytes is a map of several arrays
 // (docs/formats/flax.md).
 #pragma once
 
@@ -11,12 +11,13 @@
 namespace stele::inline v0 {
 
 struct FlaxOptions {
-  /// Larger arrays are written in parts of so many bytes; Flax's own limit.
+  /// Maximum size of an array in bytes; larger arrays are written in parts. The default is Flax's own limit.
   std::uint64_t part_bytes = std::uint64_t{1} << 30;
 };
 
-/// Flax's files. Modules, lists and maps are maps of the file, values are Python's. The annotation `flax.scalar` marks
-/// a scalar of NumPy. Arrays of dtypes without an equivalent are unreadable entries. No checksums, no metadata.
+/// Flax's files. Modules, lists and maps are maps in the file, and values are Python's. The annotation `flax.scalar`
+/// marks a NumPy scalar. Arrays of dtypes without an equivalent are unreadable entries. Stores no checksums and no
+/// metadata.
 class STELE_EXPORT FlaxFormat final : public Format {
  public:
   explicit FlaxFormat(FlaxOptions options = {}) : options_(options) {}

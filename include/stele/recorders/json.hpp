@@ -1,4 +1,4 @@
-// JSON that a person can read and diff: plain, or compressed by zstd or gzip. docs/formats/json.md specifies it.
+// Readable JSON, suitable for diffs: plain, or compressed by zstd or gzip. docs/formats/json.md specifies it.
 //
 // A document (RFC 8259, UTF-8), here with line breaks:
 //
@@ -21,7 +21,7 @@
 //  11. absent          null
 // clang-format on
 //
-// Elements are little-endian and row-major in base64. With zstd, the text is cut into frames of 640 KiB. Skippable
+// Elements in base64 are little-endian and row-major. With zstd, the text is divided into frames of 640 KiB. Skippable
 // frames after them contain an index of the leaves and a table of the frames (zstd's seekable format).
 #pragma once
 
@@ -33,7 +33,7 @@
 namespace stele::inline v0 {
 
 enum class JsonEncoding : std::uint8_t {
-  by_name,  // from the path: .json, .json.gz; all others, and memory: zstd
+  by_name,  // from the path: .json, .json.gz; other paths, and memory: zstd
   plain,
   zstd,  // read lazily, like plain documents; any zstd decompressor reads it
   gzip,  // read in one pass from the beginning
@@ -41,16 +41,16 @@ enum class JsonEncoding : std::uint8_t {
 
 struct JsonOptions {
   JsonEncoding encoding = JsonEncoding::by_name;
-  /// Writes a line for each member.
+  /// Writes one line for each member.
   bool pretty = false;
-  /// Maximum number of elements of a tensor that is written as numbers, the shortest that read back to identical bits.
+  /// Maximum number of elements of a tensor that is written as numbers (the shortest that read back to identical bits).
   /// Larger tensors, and those of packed, complex or 8-bit float dtypes, are written in base64.
   std::uint64_t numbers_up_to = 0;
   /// Level of the compressor: -50 to 19 for zstd, 1 to 9 for gzip; 0: zstd 1, gzip 1. Other levels are clamped.
   int level = 0;
 };
 
-/// JSON. Reads all encodings, also of files from other programs.
+/// JSON. Reads all encodings, also in files from other programs.
 class STELE_EXPORT JsonFormat : public Format {
  public:
   JsonFormat() = default;
@@ -68,7 +68,7 @@ class STELE_EXPORT JsonFormat : public Format {
   JsonOptions options_;
 };
 
-/// Saves and loads files, in the encoding of the file's name. `recorder.save(module, "model.json")`.
+/// Saves and loads files, in the encoding given by the file's name: `recorder.save(module, "model.json")`.
 template <PrecisionSettings Settings = NativePrecision>
 using JsonRecorder = Recorder<JsonFormat, Settings>;
 

@@ -1,4 +1,4 @@
-// NNEF 1.0.x: a folder of `.dat` files, one for each tensor, and a text file that describes them. Byte layout of a
+// NNEF 1.0.x: a folder with one `.dat` file for each tensor, and a text file that describes them. Byte layout of a
 // `.dat` file (all little-endian; https://registry.khronos.org/NNEF/specs/1.0/nnef-1.0.5.html, section 5.2):
 //
 //  1. 4E EF, u8 1, u8 0: magic, version 1.0.
@@ -28,34 +28,35 @@
 namespace stele::inline v0 {
 
 enum class NnefContainer : std::uint8_t {
-  by_name,  // on save, by the path's extension: .tgz, .dat; all others: a folder
+  by_name,  // on save, from the path's extension: .tgz, .dat; other paths: a folder
   folder,
   tgz,     // the folder as a tar archive in gzip
   tensor,  // one .dat file, for a single tensor
 };
 
 struct NnefOptions {
-  NnefContainer container = NnefContainer::by_name;  // of saves; loads accept all of them, and .tar
-  /// Writes graph.nnef, so that NNEF's tools can open the folder. Quantized tensors need it, so for them it is always
-  /// written.
+  NnefContainer container = NnefContainer::by_name;  // for saves; loads accept all of them, and .tar
+  /// Writes graph.nnef, so that NNEF's tools can open the folder. If there are quantized tensors, it is always written,
+  /// because they need it.
   bool graph = true;
 };
 
 /// NNEF. A path can be a label if its segments consist of [A-Za-z0-9_.-], no segment is empty or dots only, and no two
-/// labels differ only in upper and lower case (NNEF's own rule). Otherwise a save is an error (not_representable):
-/// rename the parameter (stele/transform.hpp). A tensor of 4 GiB or more is that error too: the length in the header
-/// has 32 bits. A tied tensor is written under each of its names.
+/// labels differ only in upper and lower case (NNEF's own rule). Otherwise a save is an error (not_representable); the
+/// remedy is to rename the parameter (stele/transform.hpp). A tensor of 4 GiB or more is the same error, because the
+/// length in the header has 32 bits. A tied tensor is written under each of its names.
 ///
-/// A load uses the tensors that graph.nnef names, if it exists, and checks their shapes; else all .dat files. A dot in
-/// a label stays in its segment. Items of other widths than 8, 16, 32 and 64 bits become the next wider dtype, with the
-/// annotation `nnef.bits`, so that a save writes them with their original width. The reader accepts types with one
-/// meaning in all of NNEF 1.0 to 1.0.5, the provisional layout of 2017, and the four extra bytes that NNEF-Tools wrote
-/// before October 2018. Quantized items are integers with the annotation `quantization` (stele/quantize.hpp) and,
-/// because that one is optional in files, `nnef.quantized`; LoadOptions::dequantize makes them f32. Items of a vendor
-/// are `opaque`, with the annotations `nnef.vendor`, `nnef.type` and `nnef.bits`.
+/// A load uses the tensors that graph.nnef names, if it exists, and checks their shapes; otherwise all .dat files. A
+/// dot in a label remains part of its segment. Items whose width is not 8, 16, 32 or 64 bits become the next wider
+/// dtype, with the annotation `nnef.bits`, so that a save writes them with their original width. The reader accepts
+/// types that have the same meaning in all of NNEF 1.0 to 1.0.5, the provisional layout of 2017, and the four extra
+/// bytes that NNEF-Tools wrote before October 2018. Quantized items are integers with the annotation `quantization`
+/// (stele/quantize.hpp) and, because that annotation is optional in files, `nnef.quantized`; LoadOptions::dequantize
+/// converts them to f32. Items with a vendor are `opaque`, with the annotations `nnef.vendor`, `nnef.type` and
+/// `nnef.bits`.
 ///
-/// Data begins at byte 128 of a file, and files in a .tar archive at multiples of 512. A mapped load (Storage::mmap)
-/// can point into both, for all dtypes, but not into packed or compressed data.
+/// Data begins at byte 128 of a file, and files in a .tar archive begin at multiples of 512. A mapped load
+/// (Storage::mmap) can point into both, for all dtypes, but not into packed or compressed data.
 class STELE_EXPORT NnefFormat final : public Format {
  public:
   explicit NnefFormat(NnefOptions options = {}) : options_(options) {}

@@ -8,7 +8,7 @@
 //  4. The elements, to the end of the file: the last axis varies fastest, or with fortran_order the first.
 //
 // A .npz file is a zip file (encodings/zip/zip.hpp) with one entry NAME.npy for each array. The entry `__stele__.npy`,
-// an array of bytes, contains as JSON all that NumPy has no place for (docs/formats/numpy.md).
+// an array of bytes, contains as JSON the data that NumPy cannot store (docs/formats/numpy.md).
 #pragma once
 
 #include "stele/recorder.hpp"
@@ -16,19 +16,19 @@
 namespace stele::inline v0 {
 
 /// NumPy has no dtypes for bfloat16 and the 8-bit floats: its files declare such elements as V2 and V1, bytes without a
-/// type. These options are the dtypes with which a load reads them, where the file itself does not name one.
+/// type. These options are the dtypes with which a load reads them, if the file itself does not name a dtype.
 struct NpyOptions {
-  DType void1 = DType::none;  // of V1, for example DType::f8_e4m3fn
-  DType void2 = DType::none;  // of V2, for example DType::bf16
+  DType void1 = DType::none;  // for V1, for example DType::f8_e4m3fn
+  DType void2 = DType::none;  // for V2, for example DType::bf16
 };
 
-/// One array without a name: for a model with one tensor. A load gives it the name of the only tensor that the module
-/// or Layout has, else the name of the file. A save of more tensors, of values or of metadata is an error
-/// (not_representable); NpzFormat stores them. So is a tensor of a dtype that NumPy does not have (bf16, f8), because
-/// the file has no place for its name.
+/// One array without a name: for a model with one tensor. A load gives the array the name of the only tensor in the
+/// module or Layout, else the name of the file. Saving more tensors, values or metadata is an error
+/// (not_representable); NpzFormat stores them. Saving a tensor of a dtype that NumPy does not have (bf16, f8) is also
+/// an error, because the file cannot store the dtype's name.
 ///
-/// Reads arrays of either byte order and in Fortran order; the axes and bytes change their order as the data is read.
-/// Arrays of Python objects are pickles and refused (unsupported), and so are structured dtypes, strings and dates.
+/// Reads arrays of either byte order and in Fortran order; reading converts the order of axes and bytes. Arrays of
+/// Python objects are pickles and are refused (unsupported), as are structured dtypes, strings and dates.
 class STELE_EXPORT NpyFormat final : public Format {
  public:
   explicit NpyFormat(NpyOptions options = {}) : options_(options) {}
@@ -47,9 +47,9 @@ class STELE_EXPORT NpyFormat final : public Format {
 template <PrecisionSettings Settings = NativePrecision>
 using NpyRecorder = Recorder<NpyFormat, Settings>;
 
-/// Several arrays with names, as numpy.savez writes them. Reads stored and deflated entries; writes stored ones whose
-/// elements begin at multiples of 64 bytes of the file. An entry that is no array of numbers becomes an opaque tensor
-/// with the annotation `unreadable` (the reason); a load or save that needs it fails.
+/// Several arrays with names, as numpy.savez writes them. Reads stored and deflated entries; writes stored entries
+/// whose elements begin at multiples of 64 bytes of the file. An entry that is not an array of numbers becomes an
+/// opaque tensor with the annotation `unreadable` (the reason); a load or save that needs the entry fails.
 class STELE_EXPORT NpzFormat final : public Format {
  public:
   explicit NpzFormat(NpyOptions options = {}) : options_(options) {}

@@ -20,8 +20,8 @@ struct Structure;
 }
 
 struct OnnxOptions {
-  /// The path of a model for saves: they copy it with the module's tensors in place of those that have their names.
-  /// Empty: saves make a model without operations.
+  /// The path of a model for saves, which copy it and replace the tensors whose names the module has. Empty: saves
+  /// write a model without operations.
   std::string model{};
   /// The name of a second file, in the folder of the saved model, for the elements of tensors of 1024 bytes or more:
   /// "net.onnx.data". Empty: all elements are in the model, which has at most 2^31 - 1 bytes.
@@ -29,22 +29,22 @@ struct OnnxOptions {
 };
 
 /// The tensors of an ONNX model, by name: initializers, and those of nodes, subgraphs, functions and training
-/// (docs/formats/onnx.md has the names). Other parts of a model are not read; a save into OnnxOptions::model copies
-/// them. Elements in other files (external_data) are read from the model's folder and the folders in it.
+/// (docs/formats/onnx.md lists the names). Other parts of a model are not read; a save into OnnxOptions::model copies
+/// them. Elements in other files (external_data) are read from the model's folder and its subfolders.
 ///
-/// With OnnxOptions::external, the second file gets its name before the model does, so that a new model appears whole
-/// or not at all. An existing file of that name is not replaced, unless FileSinkOptions::allow_nonatomic; it may be a
-/// file of OnnxOptions::model. The sink must know its bundle (a file, or one of memory_bundle()).
+/// With OnnxOptions::external, the second file is committed before the model, so that a new model appears completely or
+/// not at all. An existing file with that name is not replaced, unless FileSinkOptions::allow_nonatomic; it may be a
+/// file of OnnxOptions::model. The sink must know its bundle (a file, or a sink of memory_bundle()).
 ///
-/// Strings, sparse tensors and dtypes that stele does not know are opaque tensors with the annotation `unreadable`.
+/// Strings, sparse tensors and dtypes that stele does not support are opaque tensors with the annotation `unreadable`.
 ///
-/// Errors of open, besides those of all formats: malformed (a location outside of the folder). Errors of write:
+/// Errors of open, in addition to those of all formats: malformed (a location outside the folder). Errors of write:
 /// dtype_mismatch and shape_mismatch (the model's tensor differs), not_representable (more than 2^31 - 1 bytes without
-/// the external elements: the limit of protocol buffers), and with OnnxOptions::external invalid_argument (no plain
+/// the external elements: the limit of protocol buffers), and with OnnxOptions::external invalid_argument (not a plain
 /// file name), exists, unsupported (a sink of one file).
 class STELE_EXPORT OnnxFormat final : public Format {
  public:
-  /// `structure`: of the graph around the tensors, for exports (export_onnx()).
+  /// `structure`: the graph around the tensors, for exports (export_onnx()).
   explicit OnnxFormat(OnnxOptions options = {}, std::shared_ptr<const detail::onnx::Structure> structure = nullptr)
       : options_(std::move(options)), structure_(std::move(structure)) {}
   std::string_view name() const noexcept override { return "onnx"; }

@@ -10,10 +10,10 @@
 //  6. The elements, row-major, without a length or padding.
 //
 // A file consists of such records without gaps, in the order of the variables' names, which the file does not store.
-// The names come from the program of the file, or from the model (LoadOptions::layout, the module's own type).
+// The names come from the program next to the file, or from the model (LoadOptions::layout, the module's type).
 //
-// Framed variants, from Paddle's first design (https://github.com/PaddlePaddle/Paddle/issues/7722); no release of
-// Paddle reads these:
+// Framed variants from Paddle's first design (https://github.com/PaddlePaddle/Paddle/issues/7722), which no release of
+// Paddle reads:
 //
 // - sized: u64 size of the record in bytes, record.
 // - named: u64 size of the rest in bytes, u64 size of the name in bytes, name in UTF-8, record.
@@ -27,7 +27,7 @@
 
 namespace stele::inline v0 {
 
-/// A variable of a Paddle program, in a parameter file.
+/// A variable of a Paddle program, stored in a parameter file.
 struct PaddleVariable {
   std::string name;
   DType dtype = DType::none;          // none: any
@@ -50,27 +50,27 @@ enum class PaddleNames : std::uint8_t {
 
 /// The order of the tensors in a file without names.
 enum class PaddleOrder : std::uint8_t {
-  sorted,    // by name, as written by all of Paddle's own writers
+  sorted,    // by name, as all of Paddle's writers do
   declared,  // as in the module, or in LoadOptions::layout: files of hand-made exporters
 };
 
 enum class PaddleFraming : std::uint8_t { none, sized, named };
 
 struct PaddleOptions {
-  bool folder = false;  // a folder with a file for each variable, which has the variable's name; loads accept both
+  bool folder = false;  // a folder with a file for each variable, named after it; loads accept both
   PaddleNames names = PaddleNames::automatic;
   PaddleOrder order = PaddleOrder::sorted;
-  /// Framing of saves, and of loads if it is not `none`; else a load detects it from the content.
+  /// Framing for saves, and for loads if it is not `none`; otherwise a load detects it from the content.
   PaddleFraming framing = PaddleFraming::none;
-  /// The names for a load, and the dtypes and shapes to check loads and saves against.
+  /// The names for a load, and the dtypes and shapes with which loads and saves are compared.
   std::vector<PaddleVariable> program{};
 };
 
 /// Paddle's parameters. A load compares the shapes with those of a program, a layout or a module, if there is one. If
-/// they fit another PaddleOrder than the requested one, the error contains it. A tied tensor is written under each of
-/// its names. LoD is kept as the annotation `paddle.lod`, a list of lists of numbers. A file without names can be
-/// opened even if no module fits it: PaddleNames::counter opens any file, and leaf(i) of the Snapshot is its i-th
-/// record.
+/// they match a different PaddleOrder than the requested one, the error names it. A tied tensor is written under each
+/// of its names. LoD is kept as the annotation `paddle.lod`, a list of lists of numbers. A file without names can be
+/// opened even if no module matches it: PaddleNames::counter opens any file, and leaf(i) of the Snapshot is the file's
+/// i-th record.
 class STELE_EXPORT PaddleFormat final : public Format {
  public:
   explicit PaddleFormat(PaddleOptions options = {}) : options_(std::move(options)) {}

@@ -6,9 +6,9 @@
 //     The offsets count from the end of the header.
 //  3. The tensors' bytes, row-major, in the order of the offsets, without a gap, to the end of the file.
 //
-// Written like the reference writer: by dtype, widest first, then by name; `__metadata__` first, if there is any; no
-// spaces. So plain models give identical bytes. The metadata key `stele` contains all that names cannot
-// (docs/formats/flat.md).
+// Written like the reference writer: sorted by dtype, widest first, then by name; `__metadata__` first, if there is
+// any; no spaces. Plain models therefore give identical bytes. The metadata key `stele` contains the data that names
+// cannot express (docs/formats/flat.md).
 #pragma once
 
 #include "stele/recorder.hpp"
@@ -16,7 +16,7 @@
 namespace stele::inline v0 {
 
 /// safetensors. Stricter than the reference reader: duplicate tensors, metadata keys and keys of a tensor are errors.
-/// Unknown keys of a tensor are ignored, as in the reference.
+/// Ignores unknown keys of a tensor, like the reference reader.
 class STELE_EXPORT SafetensorsFormat final : public Format {
  public:
   std::string_view name() const noexcept override { return "safetensors"; }
@@ -31,19 +31,22 @@ template <PrecisionSettings Settings = NativePrecision>
 using SafetensorsRecorder = Recorder<SafetensorsFormat, Settings>;
 
 /// A model in several safetensors files ("shards") and an index, in the format of transformers: the shards
-/// `x-00001-of-00003.safetensors`, … are next to `x.safetensors.index.json`. The index is a JSON object of
+/// `x-00001-of-00003.safetensors`, … are next to `x.safetensors.index.json`. The index is a JSON object with the
+/// members:
 ///
 ///  1. "metadata": {"total_size": bytes of all tensors, and strings: the user's metadata, and `stele` as in one file},
 ///  2. "weight_map": {tensor: file, …}.
 ///
-/// The index is written last, so a new set appears whole or not at all. An existing set is not replaced, unless
-/// FileSinkOptions::allow_nonatomic. The sink must know its bundle (a file, or one of memory_bundle()).
+/// The index is written last, so a new set appears completely or not at all. An existing set is not replaced, unless
+/// FileSinkOptions::allow_nonatomic. The sink must know its bundle (a file, or a sink of memory_bundle()).
 ///
-/// Also opens folders: by the index in them; or the files that torch.distributed.checkpoint writes for each rank
-/// (HuggingFaceStorageWriter), whose boxes are joined to whole tensors as they are read; or one safetensors file.
+/// Also opens folders that contain one of these: an index; the files that torch.distributed.checkpoint writes for each
+/// rank (HuggingFaceStorageWriter), whose boxes are joined to whole tensors when they are read; or one safetensors
+/// file.
 class STELE_EXPORT ShardedSafetensorsFormat final : public Format {
  public:
-  /// `shard_bytes`: maximum bytes of tensors in a file, which only a larger tensor exceeds; transformers' default.
+  /// `shard_bytes`: maximum bytes of tensors in a file, which only a single larger tensor exceeds; the default is that
+  /// of transformers.
   explicit ShardedSafetensorsFormat(std::uint64_t shard_bytes = 5'000'000'000) noexcept : shard_bytes_(shard_bytes) {}
   std::string_view name() const noexcept override { return "safetensors-sharded"; }
   std::string_view extension() const noexcept override { return ".safetensors.index.json"; }

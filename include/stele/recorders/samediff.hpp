@@ -11,9 +11,9 @@
 // 2. a FlatBuffer as in .fb, with arrays of dialect B: `shape` has the extents; arrays of 1 MiB and more are in 3.
 // 3. arrays without gaps, little-endian
 // 4. manifest: a Java object with their positions (recorders/samediff/manifest.hpp)
-// Several files BASE.shard0-of-N.sdnb, … are one model; the first of them contains the graph.
+// Several files BASE.shard0-of-N.sdnb, … form one model; the first file contains the graph.
 //
-// .sdz: a zip file of one .sdnb (its name: model), or of shards of it.
+// .sdz: a zip file of one .sdnb (with the entry name "model"), or of its shards.
 // docs/formats/samediff.md specifies every byte.
 #pragma once
 
@@ -27,7 +27,7 @@
 namespace stele::inline v0 {
 
 enum class SameDiffContainer : std::uint8_t {
-  by_name,  // on save, by the path's extension: .sdnb, .sdz; all others, and memory: fb
+  by_name,  // on save, from the path's extension: .sdnb, .sdz; other paths, and memory: fb
   fb,
   sdnb,
   sdz,
@@ -35,13 +35,14 @@ enum class SameDiffContainer : std::uint8_t {
 
 struct SameDiffOptions {
   SameDiffContainer container = SameDiffContainer::by_name;
-  /// .sdnb and .sdz: maximum bytes of tensors in a shard; larger models have several. DL4J cannot read shards of 2 GiB.
+  /// .sdnb and .sdz: maximum bytes of tensors in a shard; larger models have several shards. DL4J cannot read shards of
+  /// 2 GiB.
   std::uint64_t shard_bytes = std::uint64_t{1} << 30;
 };
 
 /// Reads any of the three containers, whatever the options. Tensors are the variables and constants with arrays, by
-/// their names; an array of strings is a value. Errors of open(): malformed, truncated, unsupported (for example files
-/// from before 1.0.0-beta4), missing (a shard), duplicate, limit.
+/// name; an array of strings is a value. Errors of open(): malformed, truncated, unsupported (for example files from
+/// before 1.0.0-beta4), missing (a shard), duplicate, limit.
 class STELE_EXPORT SameDiffFormat : public CheckpointFormat {
  public:
   SameDiffFormat() = default;
@@ -65,7 +66,7 @@ class STELE_EXPORT SameDiffFormat : public CheckpointFormat {
   SameDiffOptions options_;
 };
 
-/// Opens a SameDiff file whole: parameters, graph, training configuration, optimizer state. All arrays stay lazy.
+/// Opens all parts of a SameDiff file: parameters, graph, training configuration, optimizer state. All arrays are lazy.
 STELE_EXPORT Result<Checkpoint> open_samediff(const Input& from, const LoadOptions& options = default_load_options());
 
 /// Saves and loads SameDiff files. The precision applies to parameters; optimizer state is unchanged.

@@ -1,5 +1,5 @@
-// The only reader of the `.stele` format: host and microcontroller parse with this header alone. No heap, exceptions,
-// RTTI or iostream; every length is checked before it is used. Byte layout (all numbers little-endian;
+// The only reader of the `.stele` format: both hosts and microcontrollers parse with this header alone. No heap,
+// exceptions, RTTI or iostream; every length is checked before it is used. Byte layout (all numbers little-endian;
 // docs/formats/stele.md specifies every byte):
 //
 // clang-format off
@@ -71,7 +71,8 @@ struct Fault {
   constexpr explicit operator bool() const noexcept { return code != Errc::none; }
 };
 
-/// XXH3-64 of a block of memory. A reader without space for it passes nullptr and does not verify the bytes.
+/// XXH3-64 of a block of memory. A reader that cannot afford its code size passes nullptr and does not verify the
+/// bytes.
 using Hash = std::uint64_t (*)(const void* data, std::size_t size);
 
 using detail::load_le;
@@ -144,7 +145,7 @@ struct NodeView {
   bool named = false;
   bool conditional = false;
   std::string_view name{};
-  std::uint32_t number = 0;  // of an element without a name
+  std::uint32_t number = 0;  // number of an element without a name
   std::uint32_t end = 0;
   std::uint32_t index = 0;
   std::span<const std::byte> value{};
@@ -153,9 +154,9 @@ struct NodeView {
 /// A tensor in the index.
 struct Entry {
   std::string_view name{};
-  std::uint64_t offset = 0;  // of its block in the file
-  std::uint64_t length = 0;  // of its elements
-  std::uint64_t stored = 0;  // bytes of a compressed block; 0: not compressed
+  std::uint64_t offset = 0;  // offset of its block in the file
+  std::uint64_t length = 0;  // size of its elements
+  std::uint64_t stored = 0;  // size of a compressed block; 0: not compressed
   std::uint64_t stored_hash = 0;
   std::uint64_t hash = 0;
   DType dtype = DType::none;
@@ -180,7 +181,7 @@ class Index {
   std::span<const std::byte> strings() const noexcept { return strings_; }
   std::span<const std::byte> values() const noexcept { return values_; }
 
-  /// Parses the bytes of index and trailer together, which are at `offset` in the file with this header.
+  /// Parses the bytes of index and trailer together; they are at `offset` in the file with this header.
   Fault parse(const Header& header, std::span<const std::byte> index_and_trailer, std::uint64_t offset,
               Hash hash) noexcept {
     if (index_and_trailer.size() < index_header_size + trailer_size) return {Errc::truncated, offset};
@@ -244,8 +245,8 @@ class Index {
            string(load_le<std::uint32_t>(p), load_le<std::uint32_t>(p + 4), name);
   }
 
-  /// Returns false if the entry's name or extents are outside their sections, or its flags are unknown, or it
-  /// has bytes of an id but no id.
+  /// Returns false if the entry's name or extents are outside their sections, if its flags are unknown, or if it has id
+  /// bytes but no id.
   bool entry(std::uint32_t i, Entry& out) const noexcept {
     const std::byte* p = entry_bytes_.data() + std::size_t{i} * entry_size;
     out.offset = load_le<std::uint64_t>(p + 8);
@@ -268,8 +269,8 @@ class Index {
     return string(load_le<std::uint32_t>(p), load_le<std::uint32_t>(p + 4), out.name);
   }
 
-  /// Returns the fields of entry i that locate its bytes: offset, length, stored, hash. Only valid for entries that
-  /// parse() and entry() have checked.
+  /// Returns the fields of entry i that locate its bytes: offset, length, stored, hash. Requires that parse() and
+  /// entry() have checked the entry.
   Entry block(std::uint32_t i) const noexcept {
     const std::byte* p = entry_bytes_.data() + std::size_t{i} * entry_size;
     Entry out;
@@ -307,7 +308,7 @@ class Index {
     return byte_length(entry.dtype, *count) == entry.length;
   }
 
-  /// Finds an entry by binary search. Returns false if no tensor has this name (or the index is damaged there).
+  /// Finds an entry by binary search. Returns false if no tensor has this name (or the index is damaged at that point).
   bool find(std::string_view name, Entry& out) const noexcept {
     std::uint32_t low = 0;
     std::uint32_t high = entries_;
@@ -383,10 +384,10 @@ struct TensorBytes {
   std::span<const std::byte> bytes{};
 };
 
-/// A whole `.stele` file in memory (flash, a buffer; more bytes may follow it). Nothing is copied.
+/// A whole `.stele` file in memory (flash, a buffer; more bytes may follow it). Copies nothing.
 class MemoryFile {
  public:
-  /// Opens a file. `hash` checks header and index; nullptr skips the check.
+  /// Opens a file. `hash` verifies header and index; nullptr skips this check.
   Fault open(std::span<const std::byte> memory, Hash hash = nullptr) noexcept {
     Header header;
     if (const Fault f = parse_header(memory, hash, header)) return f;
@@ -403,7 +404,7 @@ class MemoryFile {
   }
   const Index& index() const noexcept { return index_; }
 
-  /// Finds the tensor of that path. `hash` checks its bytes. Errors: not_found, malformed, checksum, unsupported
+  /// Finds the tensor with that path. `hash` verifies its bytes. Errors: not_found, malformed, checksum, unsupported
   /// (compressed).
   Fault tensor(std::string_view path, TensorBytes& out, Hash hash = nullptr) const noexcept {
     if (!index_.find(path, out.entry)) return {Errc::not_found, 0};

@@ -1,7 +1,7 @@
 // Writes a module as `.stele` into the caller's memory, without heap, exceptions, RTTI or iostream. The bytes are those
-// of BytesRecorder (recorders/stele/write.cpp); tests compare them. The index is written in place: the module is walked
-// once to count and once to write. Instead of keeping a table of the strings already written, the writer searches the
-// module for them. That takes time quadratic in the number of modules, and no memory.
+// of BytesRecorder (recorders/stele/write.cpp); tests compare them. Writes the index in place and walks the module
+// twice, to count and to write. Instead of keeping a table of the strings already written, the writer searches the
+// module for them, which takes time quadratic in the number of modules, and no memory.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace stele::inline v0 {
 namespace detail {
 
-/// A visited node of any kind: exactly one of the pointers is set, or none.
+/// A visited node of any kind: at most one of the pointers is set.
 struct MetNode {
   const Step& at;
   NodeKind kind;
@@ -31,7 +31,8 @@ struct MetNode {
   void* object = nullptr;
 };
 
-/// A visitor with one function for all kinds, behind a function pointer, so that the program has one copy of the walk.
+/// A visitor with one function for all kinds, called through a function pointer, so that the program contains one copy
+/// of the walk.
 struct ErasedVisitor {
   void* context;
   Errc (*node)(void* context, const MetNode& met);
@@ -69,7 +70,7 @@ class SpanWriter {
     return {};
   }
 
-  /// Writes the file, after plan(), into at least as many bytes, aligned to 8.
+  /// Writes the file, after plan(), into `memory`, which must have at least that many bytes and be aligned to 8.
   format::Fault write(std::byte* memory, format::Hash hash) {
     std::memset(memory, 0, static_cast<std::size_t>(total_));
     memory_ = memory;
@@ -89,8 +90,8 @@ class SpanWriter {
 
  private:
   struct Counts {
-    std::uint64_t blocks = format::header_size;  // the start of the next one
-    std::uint64_t values = 0, strings = 0;       // bytes
+    std::uint64_t blocks = format::header_size;  // the start of the next block
+    std::uint64_t values = 0, strings = 0;       // numbers of bytes
     std::uint32_t nodes = 0, types = 0, entries = 0, extents = 0;
   };
   struct Text {
@@ -106,7 +107,7 @@ class SpanWriter {
     Errc e = walk({this, [](void* self, const MetNode& met) { return static_cast<SpanWriter*>(self)->node(met); },
                    [](void* self) { static_cast<SpanWriter*>(self)->close(); }});
     if (e != Errc::none) return {e, now_.nodes - 1};
-    // The strings of types are stored after those of nodes.
+    // Strings of types are stored after those of nodes.
     named_ = typed_ = 0;
     e = walk({this, [](void* self, const MetNode& met) { return static_cast<SpanWriter*>(self)->name_type(met); },
               [](void*) {}});
@@ -146,10 +147,10 @@ class SpanWriter {
     p[1] = static_cast<std::byte>((named ? 1U : 0U) | (met.conditional ? 2U : 0U));
     store_le(p + 4, named ? name.offset : static_cast<std::uint32_t>(met.at.name.size));
     store_le(p + 8, named ? name.length : 0U);
-    // Until an open container's end is known, this slot stores its parent.
+    // Until the end of an open container is known, this slot stores the container's parent.
     store_le(p + 12, met.container != nullptr ? open_ : number + 1);
     if (met.container != nullptr) open_ = number;
-    store_le(p + 16, met.value != nullptr ? 0U : index);  // a tensor's is set when the entries are in order
+    store_le(p + 16, met.value != nullptr ? 0U : index);  // a tensor's entry is set when the entries are sorted
     store_le(p + 20, static_cast<std::uint32_t>(now_.values - value_begin));
     store_le(p + 24, met.value != nullptr ? value_begin : std::uint64_t{0});
     return Errc::none;
@@ -190,7 +191,7 @@ class SpanWriter {
     return Errc::none;
   }
 
-  /// The item to search for among the nodes before one.
+  /// An item to search for among the nodes before a given node.
   struct Search {
     enum What : std::uint8_t { text, type, type_name } what;
     std::string_view name;
@@ -238,7 +239,7 @@ class SpanWriter {
     return true;
   }
 
-  /// Writes an escaped segment before `end`, unless that is null; returns its length.
+  /// Writes an escaped segment before `end`, unless `end` is null; returns its length.
   static std::uint32_t put_segment(const NodeName& name, std::byte* end) {
     std::uint32_t length = 0;
     const auto put = [&](char c) {
@@ -443,18 +444,19 @@ inline format::Fault write_object(const TypeInfo& type, const void* object, std:
 
 }  // namespace detail
 
-/// Writes `module` into `memory`, which is aligned to 8 bytes; `size` becomes the number of bytes of the file. `hash`
-/// is XXH3-64. Errors: no_space (`size` is the size needed, even without any memory); unsupported (a map, a shared
-/// pointer, a value with traits, a Record: they need a heap); limit (deeper than 32 levels, or more than 160 fields in
-/// the modules that contain each other); kind_mismatch (an object of a class derived from its pointer's, if RTTI is
-/// available); invalid_argument (memory that is not aligned, no hash, a view with a null pointer). For the errors of a
-/// field, the offset is the number of its node: the module itself is 0, then in declaration order.
+/// Writes `module` into `memory`, which must be aligned to 8 bytes; sets `size` to the file's size in bytes. `hash` is
+/// XXH3-64. Errors: no_space (`size` is the required size, even if there is no memory at all); unsupported (a map, a
+/// shared pointer, a value with traits, a Record: they need a heap); limit (nested deeper than 32 levels, or more than
+/// 160 fields in the modules that contain each other); kind_mismatch (an object of a class derived from its pointer's
+/// class, if RTTI is available); invalid_argument (memory that is not aligned, no hash, a view with a null pointer).
+/// For the errors of a field, the offset is the number of its node: 0 is the module itself; the others follow in
+/// declaration order.
 template <class M>
 format::Fault write_to(const M& module, std::span<std::byte> memory, std::size_t& size, format::Hash hash) {
   return detail::write_object(*detail::module_info<M>(), &module, memory, size, hash);
 }
 
-/// Computes the number of bytes that write_to() needs for `module` as it is now.
+/// Computes the number of bytes that write_to() needs for `module` in its current state.
 template <class M>
 format::Fault written_size(const M& module, std::size_t& size) {
   const format::Fault f = write_to(module, {}, size, nullptr);

@@ -1,4 +1,4 @@
-// TensorFlow's checkpoints (tensor bundles), also the `variables` of a SavedModel; only read:
+// TensorFlow's checkpoints (tensor bundles), including the `variables` of a SavedModel; read-only:
 //
 //  1. PREFIX.index: a sorted table in LevelDB's format, from each tensor's key to its dtype, shape, shard, offset, size
 //  and
@@ -12,11 +12,13 @@
 
 namespace stele::inline v0 {
 
-/// The names of a checkpoint's tensors. The parts of a name, which `/` separates in TensorFlow, are segments of a path.
+/// The names of a checkpoint's tensors. The parts of a name, which TensorFlow separates by `/`, become segments of a
+/// path.
 enum class TensorBundleNames : std::uint8_t {
-  objects,    // the attributes that lead to a variable: "model.dense.kernel". Without objects (TensorFlow 1): variables
-  variables,  // the names that the variables had when they were made: "dense.kernel"
-  keys,       // the keys of the index, unchanged, as one segment each; nothing is left out
+  objects,    // the attributes that lead to a variable: "model.dense.kernel". In files without objects (TensorFlow 1):
+              // variables
+  variables,  // the names with which the variables were created: "dense.kernel"
+  keys,       // the keys of the index, unchanged, as one segment each; includes every entry
 };
 
 struct TensorBundleOptions {
@@ -26,18 +28,18 @@ struct TensorBundleOptions {
 /// TensorFlow's checkpoints. Opens PREFIX, PREFIX.index, a text file `checkpoint`, a folder with such a file or with
 /// one checkpoint, and the folder of a SavedModel.
 ///
-/// The slots of optimizers, which have the shape of a variable, are not parameters; open_checkpoint() returns them, by
-/// kind: TensorFlow 2's by their name ("m", "v", "momentum"), those of Keras 3 by the optimizer's attribute without its
-/// underscores ("momentums", "velocities"), TensorFlow 1's by the end of their names ("Adam", "Adam_1", "Momentum").
-/// With several optimizers of TensorFlow 2, the optimizer's path precedes the kind. With TensorBundleNames::keys, slots
-/// are parameters.
+/// The slots of optimizers, which have the shape of a variable, are not parameters; open_checkpoint() returns them by
+/// kind: those of TensorFlow 2 by their name ("m", "v", "momentum"), those of Keras 3 by the optimizer's attribute
+/// without its underscores ("momentums", "velocities"), those of TensorFlow 1 by the end of their names ("Adam",
+/// "Adam_1", "Momentum"). If there are several optimizers of TensorFlow 2, the optimizer's path precedes the kind. With
+/// TensorBundleNames::keys, slots are parameters.
 ///
 /// A partitioned variable is one tensor. String tensors are values. Integers of 2 and 4 bits are read as i8 and u8,
 /// with the annotation `tensorflow.dtype`. Elements of dtypes that stele does not have (variants, quantized integers)
 /// are opaque bytes with that annotation.
 ///
-/// Errors of open, besides those of all formats: unsupported (resource handles, big-endian files), duplicate (two
-/// tensors with one name: TensorBundleNames::keys opens any checkpoint).
+/// Errors of open, in addition to those of all formats: unsupported (resource handles, big-endian files), duplicate
+/// (two tensors with one name: TensorBundleNames::keys opens any checkpoint).
 class STELE_EXPORT TensorBundleFormat final : public Format {
  public:
   explicit TensorBundleFormat(TensorBundleOptions options = {}) noexcept : options_(options) {}
@@ -49,9 +51,9 @@ class STELE_EXPORT TensorBundleFormat final : public Format {
   bool opens(bool /*folder*/) const noexcept override { return true; }
   bool recognises_folder(const Bundle& folder) const override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
-  /// Opens the parameters and the slots of optimizers. All tensors stay lazy.
+  /// Opens the parameters and the slots of optimizers. All tensors are lazy.
   Result<Checkpoint> open_checkpoint(SourcePtr source, const OpenContext& context) const;
-  /// Errors: unsupported.
+  /// Returns an error (unsupported), because the format is read-only.
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
   const TensorBundleOptions& options() const noexcept { return options_; }
 
@@ -71,10 +73,10 @@ class TensorBundleRecorder : public Recorder<TensorBundleFormat, Settings> {
 
  public:
   using Base::Base;
-  /// Checkpoints are only read.
+  /// Not available: checkpoints are read-only.
   template <class... Arguments>
   void save(Arguments&&...) const = delete;
-  /// Opens the parameters and the slots of optimizers. All tensors stay lazy.
+  /// Opens the parameters and the slots of optimizers. All tensors are lazy.
   Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {
     return detail::open_checkpoint(Base::format(), from, options);
   }

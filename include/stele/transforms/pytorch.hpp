@@ -1,5 +1,5 @@
 // PyTorch's names and axis orders for models whose layers differ from PyTorch's. A rule for each layer type declares
-// the differences; nothing is guessed.
+// the differences; the library does not guess.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ namespace stele::inline v0::pytorch {
 
 /// The mapping of a class's parameters to those of a PyTorch state_dict.
 struct LayerRule {
-  /// The class's name in records: its own without namespaces and template arguments, or its stele::attr::type_name.
+  /// The class's name in records: the name without namespaces and template arguments, or its stele::attr::type_name.
   std::string type;
   /// Fields with another name in PyTorch: {field, PyTorch name}.
   std::vector<std::pair<std::string, std::string>> names{};
@@ -22,9 +22,9 @@ struct LayerRule {
   std::vector<std::string> transposed{};
 };
 
-/// Returns the rule of a linear layer whose `weight` is [in, out]; torch.nn.Linear has [out, in].
+/// Returns the rule of a linear layer whose `weight` is [in, out]; that of torch.nn.Linear is [out, in].
 inline LayerRule linear_in_out(std::string type) { return {std::move(type), {}, {"weight"}}; }
-/// Returns the rule of a normalization layer with `gamma` and `beta`; torch.nn has `weight` and `bias`.
+/// Returns the rule of a normalization layer with `gamma` and `beta`; those of torch.nn are `weight` and `bias`.
 inline LayerRule norm_gamma_beta(std::string type) {
   return {std::move(type), {{"gamma", "weight"}, {"beta", "bias"}}, {}};
 }
