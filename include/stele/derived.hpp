@@ -18,8 +18,8 @@ namespace stele::inline v0 {
 ///
 /// Declare it after the classes (or forward declarations of them), and before the first save or load. Each class must
 /// be publicly derived from Base, and have a field list and a default constructor or a from_record hook. Its name in
-/// files is the class's name, or its stele::attr::type_name. Base may be abstract, or be in the list itself. An object of any
-/// other class is an error.
+/// files is the class's name, or its stele::attr::type_name. Base may be abstract, or be in the list itself. An object
+/// of any other class is an error.
 template <class... D>
 struct derived_list {
   using classes = detail::ClassList<D...>;
