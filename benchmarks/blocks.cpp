@@ -1,5 +1,5 @@
-// Codecs of quantized blocks, on one core: bytes of f32 a second, and the time beside that of a copy of the same bytes.
-// The f32 numbers fill 256 KiB, as when a file is read in pieces that fit the second-level cache, or 64 MiB.
+// Measures the codecs of quantized blocks on one core: bytes of f32 per second, and the time relative to a copy of the
+// same bytes. The f32 numbers fill 256 KiB (a piece in the second-level cache, as when a file is read) or 64 MiB.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::vector<float> numbers(std::size_t bytes) {
   return x;
 }
 
-/// Returns the least seconds of a few copies of `bytes` bytes.
+/// Returns the minimum time in seconds of a few copies of `bytes` bytes.
 double copy_seconds(std::size_t bytes) {
   static std::map<std::size_t, double> known;
   double& min_seconds = known[bytes];

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Codecs of blocks beside those of gguf-py and ggml: GB/s of f32 on one core, measured in one run.
+"""Compares the codecs of blocks with those of gguf-py and ggml: GB/s of f32 on one core, measured in one run.
 
-    blocks.py BENCH_BLOCKS    the program bench_blocks; runs in the Python of `make interop-gguf`
+    blocks.py BENCH_BLOCKS    BENCH_BLOCKS is the program bench_blocks; runs in the Python of `make interop-gguf`
 
-ggml's functions are those of llama-cpp-python's library. gguf-py has no encoder of K types.
+The functions of ggml are those in llama-cpp-python's library. gguf-py has no encoder for K types.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ class Traits(ctypes.Structure):  # the start of ggml_type_traits
 
 
 def rate(call):
-    """The best of a few rounds, in GB/s."""
+    """Returns the best of a few rounds, in GB/s."""
     best = float("inf")
     for _ in range(5):
         start = time.perf_counter()

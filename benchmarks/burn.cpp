@@ -1,6 +1,6 @@
-// Burn's own benchmark of saving and loading, twenty linear layers (1024 to 2048, then 2048 to 2048: 327 MB), in its
-// formats: what tests/formats/burn/interop/v21 does as burn-bench-v21, so that benchmarks/burn.py can let both take
-// turns.
+// Burn's own benchmark of saving and loading, with twenty linear layers (1024 to 2048, then 2048 to 2048: 327 MB) in
+// Burn's formats. tests/formats/burn/interop/v21 does the same as burn-bench-v21, so that benchmarks/burn.py can run
+// both alternately.
 //
 //   bench_burn save|load mpk|bin|bpk|raw PATH TIMES
 #include <stele/recorders/burn.hpp>
@@ -38,7 +38,7 @@ Large filled() {
   return model;
 }
 
-/// A line of the kernel's account of this process, in bytes.
+/// Returns a line of /proc/self/status, in bytes.
 long long status(const std::string& name) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -53,7 +53,7 @@ stele::SaveOptions save_options() {
   return options;
 }
 
-/// The least that can be done: the model's bytes to or from a file.
+/// The minimum work: writes the model's bytes to a file, or reads them.
 void raw(bool save, const std::string& path, std::vector<char>& bytes) {
   const int file = ::open(path.c_str(), save ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY, 0644);
   for (std::size_t at = 0; at < bytes.size();) {
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   const std::string path = argv[3];
   const Large model = save ? filled() : Large();
   std::vector<char> bytes(format == "raw" ? (first_width + (layers - 1) * width + layers) * width * sizeof(float) : 0);
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak counts from here
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak is counted from here
   const long long before = status("VmRSS");
   for (int i = 0; i < std::atoi(argv[4]); ++i) {
     const auto start = std::chrono::steady_clock::now();

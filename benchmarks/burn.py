@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Burn's own benchmark of saving and loading, by Burn 0.21 and by stele, as multiples of write and read in the same run.
+"""Runs Burn's own benchmark of saving and loading with Burn 0.21 and with stele. Prints multiples of write and read.
 
 Usage: benchmarks/burn.py FOLDER BENCH_BURN BURN_PROGRAM
 """
@@ -13,7 +13,7 @@ MODEL = (1024 + 19 * 2048 + 20) * 2048 * 4  # bytes
 
 
 def once(command):
-    """(seconds of the second of two calls, growth of memory in bytes)"""
+    """Returns the seconds of the second of two calls, and the growth of memory in bytes."""
     lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     return float(lines[1].split()[2]), int(lines[-1].split()[1])
 
@@ -31,7 +31,7 @@ def main(folder, ours, theirs):
                                      ("stele", [ours, order, form, path, "2"])):
                     seconds, grown = once(command)
                     ratios.setdefault((order, who), []).append(seconds / least)
-                    # A load makes the model; a save has it.
+                    # A load creates the model; a save already has it.
                     growth.setdefault((order, who), []).append(grown - (MODEL if order == "load" else 0))
         found = {key: statistics.median(list_) for key, list_ in ratios.items()}
         for who in ("Burn", "stele"):

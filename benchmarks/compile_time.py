@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compile time of save + load, stele beside cereal's binary archive, in one run.
+"""Measures the compile time of save and load, relative to cereal's binary archive, in one run.
 
 Usage: benchmarks/compile_time.py [COMPILER] [INCLUDE...]   (default: g++-12, ./include)
 
-Two programs each: 10 distinct modules of 10 fields, and 10 nested modules of 50 fields; every module is saved to and
-loaded from a file in stele's binary (with the header of that recorder alone, and with that of all) and in cereal's. And
-a source that includes stele/stele.hpp, beside one that includes four of the standard library. The times are the least of
-five user times, as ratios.
+Compiles two programs for each library: 10 distinct modules of 10 fields, and 10 nested modules of 50 fields. Each
+program saves every module to a file and loads it, in stele's binary format (with the header of that recorder, and with
+that of all recorders) or in cereal's. Also compiles a source that includes stele/stele.hpp, and one that includes four
+headers of the standard library. Prints ratios of the minimum of five user times.
 """
 import os
 import resource
@@ -18,7 +18,7 @@ from tables import table
 
 
 def program(library, modules, fields, nested):
-    """`library` is cereal, or the header of stele to include."""
+    """Returns the source of a program; `library` is cereal, or the stele header to include."""
     lines = ["#include <vector>", "using Vector = std::vector<float>;"]
     if library != "cereal":
         lines += [f"#include <{library}>"]

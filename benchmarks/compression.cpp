@@ -1,5 +1,5 @@
-// Compressed `.stele`: bytes saved and speed, of numbers like trained weights (a normal distribution), beside a copy of
-// the same bytes.
+// Compressed `.stele`: bytes saved and speed, for numbers like trained weights (a normal distribution), relative to a
+// copy of the same bytes.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -14,7 +14,7 @@ struct Model {
   stele::Tensor<T, 1> weight;
 };
 
-/// 64 MB.
+/// A model of 64 MB.
 template <class T>
 const Model<T>& model() {
   static const Model<T> m = [] {
@@ -43,7 +43,7 @@ void rate(benchmark::State& state) { state.SetBytesProcessed(state.iterations() 
 template <class T>
 void save(benchmark::State& state) {
   std::size_t size = 0;
-  model<T>();  // made before the clock runs
+  model<T>();  // created before the clock runs
   for (auto _ : state) size = pack<T>(static_cast<unsigned>(state.range(0))).size();
   rate(state);
   state.counters["saved_%"] = 100 - 100 * static_cast<double>(size) / static_cast<double>(64 << 20);

@@ -1,10 +1,10 @@
-// Every operation beside the limit that it is held to: in each round the limit runs, then the operation, so that what
-// the machine does besides falls on both. The counter `ratio` is the median of the rounds' ratios, low and high are
-// its quartiles. benchmarks/goals.py makes the table of docs/performance.md of it.
+// Measures every operation against its limit. In each round the limit runs first, then the operation, so that other
+// load of the machine affects both. The counter `ratio` is the median of the rounds' ratios; `low` and `high` are its
+// quartiles. benchmarks/goals.py generates the table of docs/performance.md from the results.
 //
 //   bench_goals [--rounds=N] [--w3] [Google Benchmark's options]
 //
-// Files are written below the working folder, which should be on a real disk.
+// Files are written below the working folder, which should be on a physical disk.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -38,7 +38,7 @@ double quantile(std::vector<double> of, double at) {
 
 using Timed = std::function<double()>;
 
-/// The time of `run` while there is no file at `path`: replacing one costs its removal, and ext4 then allocates at once
+/// Measures `run` without a file at `path`: replacing a file includes its removal, and ext4 then allocates immediately
 /// what it otherwise allocates later.
 template <class F>
 Timed fresh(const std::string& path, F run) {
@@ -48,7 +48,7 @@ Timed fresh(const std::string& path, F run) {
   };
 }
 
-/// Rounds of limit and operation, after one of each that does not count.
+/// Runs rounds of limit and operation, after one warm-up of each.
 void compare(benchmark::State& state, const Timed& limit, const Timed& ours) {
   std::vector<double> limit_times;
   std::vector<double> times;
@@ -67,7 +67,7 @@ void compare(benchmark::State& state, const Timed& limit, const Timed& ours) {
   state.counters["high"] = quantile(ratios, 0.75);
 }
 
-/// A limit alone.
+/// Measures only a limit.
 void measure(benchmark::State& state, std::size_t bytes, const Timed& limit) {
   std::vector<double> times;
   limit();
@@ -79,7 +79,7 @@ void measure(benchmark::State& state, std::size_t bytes, const Timed& limit) {
   state.counters["GB/s"] = static_cast<double>(bytes) / quantile(times, 0.5) / 1e6;
 }
 
-/// A model, and the same bytes as one block, which the limits move.
+/// A model, and the same bytes as one block for the limits.
 template <class M>
 struct Workload {
   std::string name;
@@ -99,7 +99,7 @@ struct Workload {
   }
   std::string raw() const { return file(name + ".raw"); }
 
-  // The limits. Those that write do so where no file is; `write_over` replaces the one of the round before.
+  // The limits. Those that write do so without an existing file; `write_over` replaces the file of the previous round.
   Timed write() const {
     return fresh(raw(), [this] { return limits::write(raw(), bytes), 0; });
   }
@@ -160,7 +160,7 @@ Timed load(const std::string& path, unsigned threads) {
   return [path, options] { return milliseconds([&] { return Recorder().template load<M>(path, options).value(); }); };
 }
 
-/// Opens a mapping, finds the first tensor and looks at its first byte.
+/// Opens a mapping, finds the first tensor and reads its first byte.
 template <class Recorder>
 Timed open_mapped(const std::string& path) {
   return [path] {
@@ -172,7 +172,7 @@ Timed open_mapped(const std::string& path) {
   };
 }
 
-/// The same of a file that is read: its first 256 bytes.
+/// Opens a file that is read, finds the first tensor and reads its first 256 bytes.
 template <class Recorder>
 Timed open_read(const std::string& path) {
   return [path] {
@@ -186,7 +186,7 @@ Timed open_read(const std::string& path) {
   };
 }
 
-/// `count` rounds; the body gets what it needs when it runs, since a filter may leave it out.
+/// Registers `count` rounds. The body creates its data when it runs, because a filter may skip it.
 void add(const std::string& name, int count, std::function<void(benchmark::State&)> body) {
   benchmark::RegisterBenchmark(name.c_str(), std::move(body))
       ->Iterations(count)
@@ -283,7 +283,7 @@ void add_recorder(const std::string& name, const std::string& kind, int count, c
     compare(state, w.copy(), [&] { return milliseconds([&] { return Memory().save(w.model).value(); }); });
   });
   one("to span", [](benchmark::State& state, const auto& w) {
-    // Room for the index besides; every page is there after the first round, which does not count.
+    // Includes space for the index. All pages exist after the warm-up round.
     stele::Bytes copy(w.bytes.size());
     stele::Bytes to(Memory().save(w.model)->size());
     compare(state, w.copy_into(copy.span()),
@@ -294,7 +294,7 @@ void add_recorder(const std::string& name, const std::string& kind, int count, c
 template <class M, class Make>
 void add_workload(const std::string& name, int count, Make make) {
   const Shared<M> shared = [name, make]() -> const Workload<M>& {
-    static std::optional<Workload<M>> made;  // one a name: each workload has a Make of its own
+    static std::optional<Workload<M>> made;  // one per name: each workload has a separate type Make
     if (!made) made.emplace(name, make());
     return *made;
   };
@@ -307,7 +307,7 @@ void add_workload(const std::string& name, int count, Make make) {
   add_recorder<stele::GgufRecorder, stele::MemoryRecorder<stele::GgufFormat>, M>(name, "gguf", count, shared);
 }
 
-// W4 is values alone, so there is no limit to hold it to.
+// W4 has only values, so there is no limit for comparison.
 void config_to_bytes(benchmark::State& state) {
   const workload::Config config;
   for (auto _ : state) benchmark::DoNotOptimize(stele::BytesRecorder<>{}.save(config).value());
@@ -335,7 +335,7 @@ int main(int argc, char** argv) {
     } else if (option == "--w3") {
       with_w3 = true;
     } else {
-      std::fprintf(stderr, "what is %s?\n", argv[i]);
+      std::fprintf(stderr, "unknown option %s\n", argv[i]);
       return 1;
     }
   }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The tables of docs/performance.md, from what the benchmarks wrote.
+"""Prints the tables of docs/performance.md from the benchmarks' results.
 
 Usage: benchmarks/goals.py FOLDER
 
-Reads what `make bench`, `make memory` and `make growth` left in FOLDER; what is missing has no figures. Exits with 0
-whether the goals are met or not: it reports.
+Reads the results of `make bench`, `make memory` and `make growth` in FOLDER; missing results have no figures. Always
+exits with 0, even if goals are not met, because it only reports.
 """
 import json
 import os
@@ -14,7 +14,7 @@ from tables import table
 
 RECORDERS = ("binary", "safetensors")
 
-# Operation, workload, benchmark, counter, goal, its unit.
+# Operation, workload, benchmark, counter, goal, unit of the goal.
 GOALS = [
     ("save f32", "W1", "save", "ratio", 1.10, "of write"),
     ("save f32", "W2", "save", "ratio", 1.40, "of write"),
@@ -30,7 +30,7 @@ GOALS = [
     ("to bytes", "W1", "to bytes", "ratio", 1.10, "of copy, fresh memory"),
     ("to own memory", "W1", "to span", "ratio", 1.15, "of copy, warm"),
 ]
-# The goals of the files of PyTorch, NumPy and llama.cpp.
+# Goals for the files of PyTorch, NumPy and llama.cpp.
 FOREIGN = [
     ("save f32", "W1", "save", "ratio", 1.10, "of write"),
     ("load, 1 thread", "W1", "load, 1 thread", "ratio", 1.15, "of read"),
@@ -38,7 +38,7 @@ FOREIGN = [
     ("save f32", "W2", "save", "ratio", 2.50, "of write"),
     ("load, 1 thread", "W2", "load, 1 thread", "ratio", 4.00, "of read"),
 ]
-# What has no goal of its own, for who looks for the reason of a figure above.
+# Operations without a goal, which may explain a figure above.
 OTHERS = ["save, 1 thread", "save, replacing", "save f16, 1 thread", "save bf16, 1 thread", "load f16, 2 threads",
           "open, not mapped"]
 COMPRESSED = [
@@ -52,7 +52,7 @@ COMPRESSED = [
 
 
 def read(path):
-    """The runs by name, without the endings that Google Benchmark adds."""
+    """Returns the runs by name, without the suffixes that Google Benchmark adds."""
     if not os.path.exists(path):
         return {}
     with open(path, encoding="utf-8") as file:
@@ -138,7 +138,7 @@ def main():
     for operation, benchmark, counter, goal, unit in COMPRESSED:
         run = packed.get(benchmark)
         value = run and run[counter]
-        if run and counter == "bytes_per_second":  # of processor time: one thread's, which does nothing but work
+        if run and counter == "bytes_per_second":  # processor time: that of one thread, which does only this work
             value *= run["real_time"] / run["cpu_time"] / 1e9
         rows.append([operation, "normal", f"≥ {goal} {unit}", "-" if value is None else f"{value:.2f}", "",
                      verdict([("binary", value)], lambda value, goal=goal: value >= goal)])
@@ -160,7 +160,7 @@ def main():
         row = [kind]
         for workload in workloads:
             run = runs.get(f"{workload}/limit/{kind}")
-            moves = run and run["GB/s"] < 1000  # not where only a page is looked at
+            moves = run and run["GB/s"] < 1000  # not for limits that only touch a page
             row += [f"{run['ms']:.3f}" if run else "-", f"{run['GB/s']:.1f}" if moves else ""]
         rows.append(row)
     if rows:

@@ -1,5 +1,5 @@
-// Time per tensor of models of 10^2 to 10^6 tensors of 16 numbers each: so small that what a tensor costs is all there
-// is to see. benchmarks/growth.py plots it.
+// Time per tensor of models with 10^2 to 10^6 tensors of 16 numbers each, which are so small that only the cost per
+// tensor is visible. benchmarks/growth.py plots it.
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -17,7 +17,8 @@ const std::string& path() {
   return name;
 }
 
-/// The model of the size asked for last; the largest takes a quarter of a gigabyte, so there is one at a time.
+/// Returns the model of the last requested size. Keeps only one model, because the largest takes a quarter of a
+/// gigabyte.
 const workload::List& model(std::size_t count) {
   static workload::List kept;
   if (kept.tensors.size() != count) {
@@ -64,7 +65,7 @@ void add(const std::string& kind) {
   };
   one("save", [=](benchmark::State& state, std::size_t count) {
     per_tensor(state, count, [&] {
-      std::filesystem::remove(file);  // to replace a file costs milliseconds of its own
+      std::filesystem::remove(file);  // because replacing a file takes milliseconds
       return milliseconds([&] { return recorder.save(model(count), file, options()).value(); });
     });
   });

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plots time per tensor over the number of tensors, from bench_growth's JSON, and prints the same as a table.
+"""Plots time per tensor over the number of tensors, from bench_growth's JSON, and prints it as a table.
 
 Usage: benchmarks/growth.py JSON SVG
 """
@@ -51,7 +51,7 @@ def plot(figures, kinds, counts):
             out.append(f'<line x1="{at:.1f}" y1="{TOP}" x2="{at:.1f}" y2="{TOP + HEIGHT}" stroke="#ddd"/>')
             text(at, TOP + HEIGHT + 18, f"{count:,}", text_anchor="middle")
         text((left + right) / 2, TOP + HEIGHT + 40, "tensors", text_anchor="middle")
-        name_y = math.inf  # where the last name stands, from the bottom up: names must not lie over each other
+        name_y = math.inf  # position of the last name, from the bottom up: names must not overlap
         for operation, colour in sorted(OPERATIONS.items(), key=lambda item: figures[kind, item[0]][counts[-1]]):
             points = [(x(panel, count), y(value)) for count, value in sorted(figures[kind, operation].items())]
             out.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="' +

@@ -1,4 +1,5 @@
-// How long a background save holds the training loop, beside a copy of the model's bytes by memcpy in the same run.
+// Measures how long a background save blocks the training loop, relative to a memcpy of the model's bytes in the same
+// run.
 #include <stele/checkpoints/manager.hpp>
 #include <stele/stele.hpp>
 
@@ -64,13 +65,13 @@ int main() {
     copy_to(to.data());
   });
   const double fresh = save(0);
-  save(1);  // the second block of memory
+  save(1);  // warms up the second block of memory
   manager.wait().value();
   std::vector<double> copies, idle, busy;
   for (int round = 0; round < 9; ++round) {
     copies.push_back(seconds([&] { copy_to(to.data()); }));
     idle.push_back(save(2 * round + 2));
-    busy.push_back(save(2 * round + 3));  // while the other one is being written
+    busy.push_back(save(2 * round + 3));  // while the previous step is being written
     manager.wait().value();
   }
   const double copy = median(copies);

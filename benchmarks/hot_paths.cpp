@@ -1,5 +1,5 @@
-// The paths that every save and load goes through, each once, for benchmarks/instructions.py to count instructions of.
-// One thread, no files, no clock: the same instructions in every run.
+// The paths that every save and load uses, each once; benchmarks/instructions.py counts their instructions. One thread,
+// no files and no clock, so that every run has the same instructions.
 #include <valgrind/callgrind.h>
 
 #include <utility>
@@ -34,7 +34,7 @@ stele::LoadOptions load_options() {
   return options;
 }
 
-/// One of the counts: valgrind counts in here alone, and writes the sum under this name.
+/// Counts `f`: valgrind counts only in this function, and writes the sum under the name.
 template <class F>
 void count(const char* name, F path) {
   CALLGRIND_ZERO_STATS;

@@ -3,9 +3,10 @@
 
 Usage: benchmarks/instructions.py PROGRAM [--update]
 
-PROGRAM is bench_hot_paths, release build. A count that is more than a quarter above or below the file's is an error;
---update writes the file anew. Unlike times, counts are the same on a busy machine. They do depend on the compiler, on
-the system's libraries and on the processor's SIMD, of which valgrind knows AVX2 at most; hence the quarter.
+PROGRAM is bench_hot_paths, release build. A count that differs by more than a quarter from the file's is an error;
+--update rewrites the file. Unlike times, counts are the same on a busy machine. They depend on the compiler, on the
+system's libraries and on the processor's SIMD, of which valgrind supports at most AVX2; this is why a quarter is
+allowed.
 """
 import glob
 import os
@@ -37,7 +38,7 @@ def main():
         sys.exit(__doc__)
     counts = count(sys.argv[1])
     if not counts:
-        sys.exit("instructions: valgrind counted nothing")
+        sys.exit("instructions: valgrind printed no counts")
     if sys.argv[2:]:
         with open(BASELINE, "w", encoding="utf-8") as file:
             file.writelines(f"{name} {counted}\n" for name, counted in counts.items())
@@ -52,7 +53,7 @@ def main():
         percent = "" if change is None else f" {100 * change:+6.1f} %"
         print(f"{name:20} {before or '-':>12} {now or '-':>12}{percent}" + ("  <--" if wrong else ""))
     if failed:
-        sys.exit(f"instructions: not as in benchmarks/instructions.txt: {', '.join(failed)}; if that is meant: "
+        sys.exit(f"instructions: different from benchmarks/instructions.txt: {', '.join(failed)}; if this is intended: "
                  "make instructions UPDATE=--update")
 
 

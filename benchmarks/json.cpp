@@ -1,5 +1,6 @@
-// JSON records beside cereal's JSON archive, a copy of the same bytes, and what zlib and zstd do alone. 100 MB of f32
-// numbers like trained weights (a normal distribution), to a file and back; the library's own sinks and std::ofstream.
+// Compares JSON records with cereal's JSON archive, with a copy of the same bytes, and with zlib and zstd alone. 100 MB
+// of f32 numbers like trained weights (a normal distribution), to a file and back, with the library's own sinks and
+// std::ofstream.
 #include <benchmark/benchmark.h>
 
 #include <cereal/archives/json.hpp>
@@ -35,7 +36,7 @@ const Model& model() {
   return m;
 }
 
-/// A file below the folder that the program runs in, removed at the end.
+/// A file below the working folder, removed at the end.
 struct File {
   std::string path;
   explicit File(const std::string& name) : path("bench_json." + name) {}
@@ -70,7 +71,7 @@ void record(const benchmark::State& state, const File& file) {
 
 void save(benchmark::State& state) {
   const File file("json");
-  model();  // made before the clock runs
+  model();  // created before the clock runs
   for (auto _ : state) record(state, file);
   state.SetLabel(names[state.range(0)]);
   finish(state, file);

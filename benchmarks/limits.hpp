@@ -1,5 +1,5 @@
-// The limits of the machine: the plainest system calls and loops that move a model's bytes. Nothing of the library is
-// in them, so that a ratio to a limit shows the cost that the library adds.
+// The limits of the machine: the simplest system calls and loops that move a model's bytes. They do not use the
+// library, so that a ratio to a limit shows the cost that the library adds.
 #pragma once
 
 #include <fcntl.h>
@@ -32,14 +32,14 @@ namespace limits {
 using In = std::span<const std::byte>;
 using Out = std::span<std::byte>;
 
-/// Ends the program on failure: a benchmark without enough disk space or memory gives nothing to compare.
+/// Ends the program on failure, because a benchmark without enough disk space or memory gives no valid results.
 inline void check(bool ok, const char* what) {
   if (ok) return;
   std::perror(what);
   std::exit(1);
 }
 
-/// Memory without any page present yet, advised for huge pages.
+/// Memory without any resident page, advised for huge pages.
 class FreshMemory {
  public:
   explicit FreshMemory(std::size_t size) : size_(size), mapped_(size + huge) {
@@ -103,13 +103,13 @@ class File {
 inline constexpr std::size_t chunk = std::size_t{1} << 20;
 inline constexpr std::size_t cache_piece = std::size_t{256} << 10;  // fits the second-level cache
 
-/// Calls with each part of `bytes` of at most `size`.
+/// Calls `f` with each part of `bytes`; parts have at most `size` bytes.
 template <class Bytes, class F>
 void for_each_chunk(Bytes bytes, std::size_t size, F&& f) {
   for (std::size_t at = 0; at < bytes.size(); at += size) f(at, bytes.subspan(at, std::min(size, bytes.size() - at)));
 }
 
-/// A fresh file beside `path` that `fill` writes, renamed over it.
+/// Writes a new file next to `path` by calling `fill`, and renames it to `path`.
 template <class Fill>
 void replace_file(const std::string& path, Fill&& fill) {
   const std::string fresh = path + ".fresh";
@@ -131,7 +131,7 @@ inline void write_synced(const std::string& path, In bytes) {
   });
 }
 
-/// Straight from the tensors, 1024 of them a call.
+/// Writes directly from the tensors, 1024 of them per call.
 inline void write_gathered(const std::string& path, const std::vector<In>& pieces) {
   replace_file(path, [&](const File& file) {
     std::vector<iovec> left;
@@ -163,7 +163,7 @@ inline FreshMemory read(const std::string& path, std::size_t size, unsigned thre
   return memory;
 }
 
-/// A block of its own for every tensor, as a module has them: malloc, and 1024 of them a call.
+/// Reads every tensor to a separate block, as in a module: malloc, and 1024 tensors per call.
 inline std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> read_blocks(const std::string& path,
                                                                                  const std::vector<In>& pieces) {
   const File file(path, O_RDONLY);
@@ -190,7 +190,7 @@ inline FreshMemory copy(In bytes) {
   return memory;
 }
 
-/// Maps a file and looks at its first byte.
+/// Maps a file and reads its first byte.
 inline int map_and_touch(const std::string& path) {
   const File file(path, O_RDONLY);
   struct stat about {};
@@ -203,7 +203,7 @@ inline int map_and_touch(const std::string& path) {
   return first;
 }
 
-// f32 <-> f16 by the processor's own instruction. `count` is a multiple of 16 in all our tensors.
+// Converts f32 <-> f16 with the processor's instruction. `count` is a multiple of 16 for all tensors here.
 #if defined(__x86_64__)
 [[gnu::target("avx,f16c")]] inline void to_half(const float* from, std::uint16_t* to, std::size_t count) {
   for (std::size_t i = 0; i + 8 <= count; i += 8) {
@@ -226,7 +226,7 @@ inline void from_half(const std::uint16_t* from, float* to, std::size_t count) {
 }
 #endif
 
-/// f32 -> f16 into a piece that stays in the cache, and that written.
+/// Converts f32 to f16 in a piece that stays in the cache, and writes the piece.
 inline void convert_and_write(const std::string& path, In bytes) {
   std::vector<std::uint16_t> half(cache_piece / 2);
   replace_file(path, [&](const File& file) {
@@ -237,7 +237,7 @@ inline void convert_and_write(const std::string& path, In bytes) {
   });
 }
 
-/// f16 read into a piece that stays in the cache, and f32 from there into fresh memory.
+/// Reads f16 into a piece that stays in the cache, and converts it to f32 in fresh memory.
 inline FreshMemory read_and_convert(const std::string& path, std::size_t f32_size) {
   const File file(path, O_RDONLY);
   FreshMemory memory(f32_size);

@@ -1,5 +1,5 @@
-// One operation on a model of SIZE bytes, in a process of its own: prints by how many bytes its memory, as the system
-// counts it (VmHWM), grew beyond the model at most. benchmarks/memory.py calls it.
+// Runs one operation on a model of SIZE bytes in a separate process. Prints the maximum growth of the process's memory
+// beyond the model in bytes, as counted by the system (VmHWM). benchmarks/memory.py calls it.
 //
 //   bench_memory OPERATION SIZE TENSOR_BYTES FILE
 #include <cstdio>
@@ -12,7 +12,7 @@
 
 namespace {
 
-/// A line of /proc/self/status, in bytes.
+/// Returns a line of /proc/self/status, in bytes.
 long long status(std::string_view name) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -22,10 +22,10 @@ long long status(std::string_view name) {
   std::exit(1);
 }
 
-/// Growth of the memory's peak while `run` runs; what it returns is still there when that is read.
+/// Returns the growth of the memory's peak while `run` runs. The result of `run` still exists when the peak is read.
 template <class F>
 long long growth(F&& run) {
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak counts from here
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak is counted from here
   const long long before = status("VmRSS");
   const auto result = run();
   return status("VmHWM") - before;
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
     } else if (operation == "save safetensors") {
       save(stele::SafetensorsRecorder<>());
     } else {
-      std::fprintf(stderr, "no operation %s\n", operation.c_str());
+      std::fprintf(stderr, "unknown operation %s\n", operation.c_str());
       return 2;
     }
   }

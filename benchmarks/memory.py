@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Memory beyond the model of saves, loads and opens, as the operating system counts it: a table.
+"""Prints a table of the memory beyond the model of saves, loads and opens, as counted by the operating system.
 
 Usage: benchmarks/memory.py FOLDER [PROGRAM]
 
-PROGRAM is bench_memory; each operation runs in a process of its own. Files (4 GB at most, one at a time) are written to
-FOLDER and removed, but for memory.json. Without PROGRAM that is only printed.
+PROGRAM is bench_memory; each operation runs in a separate process. Writes files (at most 4 GB, one at a time) to FOLDER
+and removes them, except memory.json. Without PROGRAM, only prints memory.json.
 """
 import json
 import os
@@ -13,14 +13,14 @@ import sys
 
 from tables import table
 
-# Name, bytes, bytes of a tensor.
+# Name, bytes, bytes per tensor.
 MODELS = [
     ("100 MB", 100 * 2**20, 4 * 2**20),
     ("1 GB", 2**30, 16 * 2**20),
     ("4 GB", 2**32, 64 * 2**20),
     ("20,000 tensors, 41 MB", 20000 * 2048, 2048),
 ]
-# A save, and what reads its file.
+# A save, and the operations that read its file.
 STEPS = [
     ("save", "", ["open", "load"]),
     ("save safetensors", "safetensors: ", ["open", "load"]),

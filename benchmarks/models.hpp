@@ -17,7 +17,7 @@
 
 namespace workload {
 
-/// Numbers as small as weights are, made in a fraction of the time that std::normal_distribution takes.
+/// Fills `numbers` with numbers as small as weights, in a fraction of the time of std::normal_distribution.
 inline void fill(std::span<float> numbers, std::uint64_t seed) {
   std::uint64_t x = seed * 0x9e3779b97f4a7c15U + 1;
   for (float& number : numbers) {
@@ -111,7 +111,7 @@ struct Config {
   std::vector<Section> sections = std::vector<Section>(25);
 };
 
-/// The memory of every tensor, in order.
+/// Returns the memory of every tensor, in order.
 inline std::vector<std::span<const std::byte>> pieces(const stele::Snapshot& snapshot) {
   std::vector<std::span<const std::byte>> found;
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) found.push_back(snapshot.leaf(i).view());

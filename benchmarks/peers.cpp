@@ -1,6 +1,6 @@
-// Saves and loads models with stele, with cereal, and with plain system calls, on orders from benchmarks/peers.py:
-// bench_peers LIBRARY WORKLOAD. Each line of its input is `save PATH` or `load PATH`; each answer is `= MILLISECONDS`.
-// The LIBRARY "shapes" prints the names and shapes, for the programs in other languages.
+// Saves and loads models with stele, with cereal, and with plain system calls, on commands from benchmarks/peers.py:
+// bench_peers LIBRARY WORKLOAD. Each line of the input is `save PATH` or `load PATH`; each answer is `= MILLISECONDS`.
+// With the LIBRARY "shapes", prints the names and shapes for the programs in other languages.
 #include <algorithm>
 #include <cereal/archives/binary.hpp>
 #include <cereal/types/string.hpp>
@@ -96,7 +96,7 @@ int run(const std::string& library, const M& model) {
     obey([&](const std::string& path) { limits::write(path, memory.span()); },
          [&](const std::string& path) { return limits::read(path, memory.span().size(), 1); });
   } else {
-    std::cerr << "no library " << library << '\n';
+    std::cerr << "unknown library " << library << '\n';
     return 2;
   }
   return 0;

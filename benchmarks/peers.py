@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Other libraries beside the limits that ours is held to: saves and loads, as multiples of write and read.
+"""Compares other libraries with the limits of the goals: saves and loads, as multiples of write and read.
 
 Usage: benchmarks/peers.py FOLDER [BENCH_PEERS PYTHON CARGO_PROGRAM]
 
-Each library runs in a process of its own and obeys orders, so that the limit and the library take turns. What cannot be
-run is named as missing. Results go to FOLDER/peers.json; without programs they are only printed.
+Each library runs in a separate process and follows commands, so that the limit and the library run alternately. Lists
+libraries that cannot run as missing. Writes the results to FOLDER/peers.json; without programs, only prints them.
 """
 import glob
 import json
@@ -27,16 +27,16 @@ class Worker:
                                         stderr=subprocess.PIPE, text=True)
 
     def __call__(self, order, path):
-        """Milliseconds; what goes wrong is a RuntimeError with the last line that the program wrote."""
+        """Returns milliseconds. Raises a RuntimeError with the last line that the program wrote."""
         try:
             self.process.stdin.write(f"{order} {path}\n")
             self.process.stdin.flush()
-            for line in self.process.stdout:  # libraries talk
+            for line in self.process.stdout:  # libraries may print other lines
                 if line.startswith("= "):
                     return float(line[2:])
         except BrokenPipeError:
             pass
-        raise RuntimeError((self.process.stderr.read().strip().splitlines() or ["it ended"])[-1])
+        raise RuntimeError((self.process.stderr.read().strip().splitlines() or ["the program ended"])[-1])
 
     def close(self):
         try:
@@ -51,7 +51,7 @@ def remove(path):
 
 
 def compare(limit, worker, folder):
-    """(save, load): medians of the rounds' ratios."""
+    """Returns (save, load): medians of the rounds' ratios."""
     ratios = {"save": [], "load": []}
     raw, path = os.path.join(folder, "raw"), os.path.join(folder, "model")
     for order, found in ratios.items():
@@ -60,7 +60,7 @@ def compare(limit, worker, folder):
                 remove(raw), remove(path)
             least = limit(order, raw)
             ratio = worker(order, path) / least
-            if number:  # the first warms up
+            if number:  # the first round is a warm-up
                 found.append(ratio)
     remove(raw), remove(path)
     return [statistics.median(found) for found in ratios.values()]
@@ -69,7 +69,7 @@ def compare(limit, worker, folder):
 def measure(folder, ours, python, rust):
     script = os.path.join(HERE, "peers", "peers.py")
 
-    # Name, and how to start it for a workload whose shapes stand in a file.
+    # Name, and the command that runs it for a workload whose shapes are in a file.
     peers = [(name, lambda workload, _, name=library: [ours, name, workload]) for name, library in (
         ("stele", "stele"), ("stele, safetensors", "stele-safetensors"), ("stele, PyTorch's zip", "stele-pytorch"),
         ("stele, NumPy's zip", "stele-npz"), ("cereal, C++", "cereal"))]

@@ -1,5 +1,5 @@
-// Files made of shared and repeated parts, each in three sizes, opened, verified and read whole, for
-// benchmarks/shared_parts.py to count instructions of: a reader takes linear time. One thread, no clock.
+// Opens, verifies and reads files with shared and repeated parts, each in three sizes. benchmarks/shared_parts.py
+// counts the instructions, to check that readers take linear time. One thread, no clock.
 #include <valgrind/callgrind.h>
 
 #include <algorithm>
@@ -35,13 +35,13 @@ constexpr std::size_t sizes[] = {100, 400, 1600};  // benchmarks/shared_parts.py
 constexpr float element[] = {1, 2, 3, 4};
 constexpr LeafOps memory_ops{.view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
 
-/// A file in memory, among the other files of its model.
+/// A file in memory, with the other files of its model.
 struct File {
   const Format* format = nullptr;
   SourcePtr source;
   std::optional<Layout> layout{};
 };
-/// A kind of file: `make` makes one with so many parts. Files of other programs may be refused.
+/// A kind of file; `make` makes one with the given number of parts. Files of other programs may be refused.
 struct Kind {
   std::string name;
   std::string_view format;
@@ -70,10 +70,10 @@ File file_of(std::string_view format, std::string_view bytes, std::string_view s
   return {found, bundle->open(name).value()};
 }
 
-// ---- what a format's own writer makes
+// ---- files of a format's own writer
 
-/// A model in which everything that a format can share or repeat is: long common beginnings of names, one memory for
-/// all tensors, two further names of each, equal values and metadata.
+/// Returns a model in which everything that a format can share or repeat is shared or repeated: long common prefixes of
+/// names, one memory for all tensors, two additional names for each tensor, equal values and metadata.
 Snapshot model(std::size_t count, int depth) {
   SnapshotBuilder builder;
   builder.begin(NodeKind::module, "");
@@ -95,7 +95,7 @@ Snapshot model(std::size_t count, int depth) {
   builder.set_metadata(std::move(metadata));
   return builder.finish();
 }
-/// A tensor for formats of one; its parts are long enough that it is read in several pieces.
+/// Returns a tensor for formats that store only one; it is long enough to be read in several pieces.
 Snapshot one_tensor(std::size_t count) {
   constexpr std::size_t part = 512;
   static const std::vector<std::byte> zeros(sizes[2] * part * sizeof(float));
@@ -123,7 +123,7 @@ Result<File> written(const Format& format, const detail::Object& object) {
   return File{&format, std::move(source)};
 }
 
-/// The type of bincode files, which have no names.
+/// The type of bincode files, which do not store names.
 struct Typed {
   std::vector<Tensor<float>> tensors;
 };
@@ -157,7 +157,7 @@ void add_written(std::vector<Kind>& kinds, const Format& format) {
                    }});
 }
 
-// ---- what only other programs write
+// ---- files that only other programs write
 
 pt::Items keys(std::size_t count, const std::function<std::string(std::size_t)>& value) {
   pt::Items all;
@@ -244,13 +244,13 @@ std::vector<Kind> all_kinds() {
     if (format->writes()) {
       add_written(kinds, *format);
     } else if (!made.contains(format->name())) {
-      fail(std::string(format->name()), Error(Errc::unsupported, "no file of this format is made here"));
+      fail(std::string(format->name()), Error(Errc::unsupported, "this benchmark does not make files of this format"));
     }
   }
   return kinds;
 }
 
-/// Opens the file, checks it, and reads everything; a refusal counts as well.
+/// Opens the file, checks it, and reads all of it; a refusal is also a valid result.
 std::string read(const File& file) {
   LoadOptions options;
   options.threads = 1;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Counts the instructions of reading files made of shared and repeated parts, under valgrind: linear time is a check.
+"""Checks that reading files with shared and repeated parts takes linear time, by counting instructions under valgrind.
 
 Usage: benchmarks/shared_parts.py PROGRAM
 
-PROGRAM is bench_shared_parts, release build. It makes each kind of file in three sizes, each four times the one before.
-The differences of two counts are free of the costs that do not depend on the size. The ratio of the two is 4 for linear
-time, up to 4.3 with a logarithm, and 16 for quadratic time. A ratio above 4.5 is an error.
+PROGRAM is bench_shared_parts, release build. It makes each kind of file in three sizes, each four times the previous.
+The difference of two counts excludes costs that do not depend on the size. The ratio of the two differences is 4 for
+linear time, up to 4.3 with a logarithm, and 16 for quadratic time. A ratio above 4.5 is an error.
 """
 import sys
 
@@ -22,13 +22,13 @@ def main():
         kind, size = name.rsplit(": ", 1)
         kinds.setdefault(kind, {})[int(size)] = counted
     if not kinds:
-        sys.exit("shared_parts: valgrind counted nothing")
+        sys.exit("shared_parts: valgrind printed no counts")
     failed = []
     print(f"{'kind of file':34} {'instructions, and of each part':>32} {'ratio':>6}")
     for kind, counts in kinds.items():
         small, middle, large = sorted(counts)
         below, above = counts[middle] - counts[small], counts[large] - counts[middle]
-        # A refusal may take no time that depends on the size.
+        # A refusal must take constant time.
         ratio = above / max(below, 1000)
         failed += [kind] if ratio > LIMIT else []
         print(f"{kind:34} {counts[large]:>20} {above // (large - middle):>11} {ratio:>6.2f}"

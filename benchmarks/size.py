@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Size of programs that load and save one class: with each recorder, and with all of them.
+"""Prints the sizes of programs that load and save one class: with each recorder, and with all recorders.
 
 Usage: benchmarks/size.py BUILD...
 
-BUILD is a build folder whose target `sizes` was built; its last part is the column's name. Prints KiB of code and
-constants (text and data, as `size` counts them). stele is linked statically, the C++ library and others are shared.
+BUILD is a build folder in which the target `sizes` was built; its last path segment is the column's name. Prints KiB of
+code and constants (text and data, as counted by `size`). stele is linked statically, all other libraries dynamically.
 """
 import os
 import subprocess

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Tables, and the page that they stand on.
+"""Formats tables, and updates the page that contains them.
 
 Usage: benchmarks/tables.py PAGE
 
-Puts the output of COMMAND between each line `<!-- COMMAND -->` of PAGE and the line `<!-- end -->` after it.
+For each line `<!-- COMMAND -->` of PAGE, puts the output of COMMAND between it and the following line `<!-- end -->`.
 """
 import re
 import shlex

@@ -1,4 +1,4 @@
-// Time of one call, and a place for files.
+// The time of one call, and a folder for files.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -10,7 +10,8 @@
 #include <filesystem>
 #include <string>
 
-/// Milliseconds until `run` returns. What it returns is destroyed after that: freeing memory is nobody's figure here.
+/// Returns the milliseconds until `run` returns. The result of `run` is destroyed after that, because freeing memory is
+/// not part of the measurement.
 template <class F>
 double milliseconds(F&& run) {
   using Clock = std::chrono::steady_clock;
@@ -21,7 +22,7 @@ double milliseconds(F&& run) {
   return time;
 }
 
-/// A folder below the working folder, which should be on a real disk; removed at the end.
+/// A folder below the working folder, which should be on a physical disk; removed at the end.
 class Scratch {
  public:
   Scratch() {

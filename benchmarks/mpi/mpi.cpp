@@ -1,5 +1,5 @@
-// Costs of distributed checkpoints: `bench_mpi scale FOLDER MIB` under mpirun saves and loads so many MiB for each
-// process; `bench_mpi simulate` plans for many processes without them.
+// Measures the costs of distributed checkpoints. Under mpirun, `bench_mpi scale FOLDER MIB` saves and loads MIB for
+// each process; `bench_mpi simulate` plans for many processes without starting them.
 #include <stele/mpi.hpp>
 
 #include <sys/resource.h>
@@ -59,7 +59,8 @@ int scale(const std::string& folder, std::size_t mib) {
   return 0;
 }
 
-/// Plans `tensors` tensors that `processes` processes cut by rows; `different`: each with a shape of its own.
+/// Plans `tensors` tensors whose rows are divided among `processes` processes. `different`: each tensor has a different
+/// shape.
 void simulate(std::size_t processes, std::size_t tensors, bool different) {
   mpi::detail::TensorTable table;
   std::string packed;

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Costs of distributed checkpoints: mpi.py BENCH_MPI PYTHON_WITH_TORCH. Prints the tables of docs/distributed.md.
+"""Prints the cost tables of docs/distributed.md: mpi.py BENCH_MPI PYTHON_WITH_TORCH.
 
-Weak scaling: 64 MiB for each process; strong: 256 MiB in all. stele::mpi by MPI, torch.distributed.checkpoint by gloo,
-one after the other, into the same folder; the best of three. Both sync their files.
+Weak scaling uses 64 MiB for each process; strong scaling, 256 MiB in total. Runs stele::mpi (with MPI) and
+torch.distributed.checkpoint (with gloo) one after the other in the same folder; takes the best of three. Both sync
+their files.
 """
 
 import os

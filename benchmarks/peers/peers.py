@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Saves and loads models with a Python library, on orders from benchmarks/peers.py: peers.py LIBRARY SHAPES.
+"""Saves and loads models with a Python library, on commands from benchmarks/peers.py: peers.py LIBRARY SHAPES.
 
-Each line of its input is `save PATH` or `load PATH`; each answer is `= MILLISECONDS`.
+Each line of the input is `save PATH` or `load PATH`; each answer is `= MILLISECONDS`.
 """
 import gc
 import sys
@@ -60,7 +60,7 @@ def gguf_library(tensors):
         writer.write_tensors_to_file()
         writer.close()
 
-    def load(path):  # the reader maps the file; a copy is what the others give
+    def load(path):  # the reader maps the file; the other libraries return a copy
         return {tensor.name: numpy.array(tensor.data) for tensor in gguf.GGUFReader(path).tensors}
 
     return save, load

@@ -1,4 +1,4 @@
-// A program with one recorder, STELE_SIZE_RECORDER of STELE_SIZE_HEADER; without these, with all of them.
+// A program with one recorder, STELE_SIZE_RECORDER of STELE_SIZE_HEADER; without these macros, with all recorders.
 #ifndef STELE_SIZE_HEADER
 #define STELE_SIZE_HEADER <stele/stele.hpp>
 #endif

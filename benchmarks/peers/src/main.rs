@@ -1,4 +1,4 @@
-//! Saves and loads models with a Rust library, on orders from benchmarks/peers.py: `peers LIBRARY SHAPES`. Each line
+//! Saves and loads models with a Rust library, on commands from benchmarks/peers.py: `peers LIBRARY SHAPES`. Each line
 //! of its input is `save PATH` or `load PATH`; each answer is `= MILLISECONDS`.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 type Ndarray = burn_ndarray::NdArray<f32>;
 
-/// The tensors of a model as a list of flat ones: their bytes are the same, and one type serves all models.
+/// The tensors of a model as a list of flat tensors with the same bytes, so that one type suffices for all models.
 #[derive(Module, Debug)]
 struct List<B: Backend> {
     tensors: Vec<Param<Tensor<B, 1>>>,
@@ -57,7 +57,7 @@ fn list(numbers: &Numbers) -> List<Ndarray> {
     List { tensors }
 }
 
-/// Milliseconds until `run` returns; what it returns is dropped after that.
+/// Returns the milliseconds until `run` returns. The result of `run` is dropped after that.
 fn milliseconds<T>(run: impl FnOnce() -> T) -> f64 {
     let start = Instant::now();
     let result = run();
@@ -66,7 +66,7 @@ fn milliseconds<T>(run: impl FnOnce() -> T) -> f64 {
     time
 }
 
-/// A save takes the model away; tensors that somebody else holds too would be copied number by number.
+/// A save consumes the model; tensors with another owner would be copied number by number.
 fn recorder<R: FileRecorder<Ndarray>>(numbers: &Numbers, recorder: R, order: &str, path: &Path) -> f64 {
     let model = list(numbers);
     match order {
@@ -96,7 +96,7 @@ fn tensors(numbers: &Numbers, order: &str, path: &Path) -> f64 {
             });
             safetensors::serialize_to_file(views, None, path).unwrap()
         }),
-        // The library reads nothing itself: the file into memory, and a vector of each tensor.
+        // The library does not read files: reads the file into memory, and copies each tensor to a vector.
         _ => milliseconds(|| {
             let bytes = std::fs::read(path).unwrap();
             let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -125,7 +125,7 @@ fn main() {
             ),
             "burn-store" => burnpack(&numbers, order, &path),
             "safetensors" => tensors(&numbers, order, &path),
-            _ => panic!("no library {library}"),
+            _ => panic!("unknown library {library}"),
         };
         println!("= {time}");
     }
