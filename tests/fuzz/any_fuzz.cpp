@@ -1,5 +1,5 @@
-// Takes bytes of any format through the whole library: open, load into classes, verify, convert to three formats. Live
-// memory is counted and bounded at each step.
+// Passes bytes of any format through the whole library: open, load into classes, verify, convert to three formats.
+// Counts live memory and checks its bound at each step.
 #include <sanitizer/allocator_interface.h>
 
 #include <atomic>
@@ -40,12 +40,13 @@ void require(bool good, const char* what) {
 constexpr std::int64_t mebi = std::int64_t{1} << 20;
 /// Maximum size of the tensors of one load. Larger ones are refused.
 constexpr std::int64_t tensor_bytes = 32 * mebi;
-/// Heap memory for each byte of the file, that of a compressed JSON document, the largest of all formats' (see
-/// docs/design.md), and beside it: twice the library's own 16 MiB, for blocks of 32 MiB are made for small tensors.
+/// Heap memory for each byte of the file: that of a compressed JSON document, the largest of all formats (see
+/// docs/design.md). In addition, twice the library's own 16 MiB, because small tensors are allocated in blocks of 32
+/// MiB.
 constexpr std::int64_t memory_factor = 64;
 constexpr std::int64_t memory_base = 32 * mebi;
 
-/// Runs `step` and bounds the memory that it takes at any time.
+/// Runs `step` and checks the bound of its peak memory.
 template <class Step>
 auto bounded(const char* what, std::int64_t bound, Step step) {
   const std::int64_t before = live;
@@ -100,13 +101,13 @@ void check(std::span<const std::byte> file) {
   load(Branch(), options);
 
   const auto format = format_of_content(*borrow_bytes(file));
-  require(format.has_value(), "opened, and of no format");
+  require(format.has_value(), "opened, but its format is unknown");
   if (opened->byte_size() > static_cast<std::uint64_t>(tensor_bytes)) return;
   const auto verified = bounded("verify", own, [&] { return verify(**format, file); });
   if (!verified) return;
   for (std::size_t i = 0; i < opened->leaf_count(); ++i) {
     const auto bytes = content(opened->leaf(i));
-    require(bytes.has_value(), "verified, then not readable");
+    require(bytes.has_value(), "verified, but not readable");
     if (!means_something(opened->leaf(i).dtype(), *bytes)) return;
   }
   bounded("convert", own + 4 * tensor_bytes, [&] {
@@ -121,7 +122,7 @@ void check(std::span<const std::byte> file) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const int hooks = __sanitizer_install_malloc_and_free_hooks(allocated, freed);
-  require(hooks > 0, "no room for hooks");
+  require(hooks > 0, "no space for hooks");
   check(std::as_bytes(std::span(data, size)));
   return 0;
 }

@@ -1,5 +1,5 @@
-// Imports a file as a TensorFlow graph or SavedModel. What was imported is a graph that can be sorted, whose tensors
-// exist; it is exported as an ONNX model, which either is refused or can be read again.
+// Imports a file as a TensorFlow graph or SavedModel. Checks that an imported graph can be sorted and that its tensors
+// exist, and exports it as an ONNX model, which is either refused or can be read again.
 #include <stele/export.hpp>
 #include <stele/import.hpp>
 #include <stele/recorders/onnx.hpp>
@@ -14,7 +14,7 @@
 
 namespace {
 
-/// An exception of the library itself would be user_exception.
+/// Checks that no exception of the library itself occurred (user_exception).
 void check(const stele::Error& error) {
   stele_test::require(error.code() != stele::Errc::user_exception && error.code() != stele::Errc::none);
 }

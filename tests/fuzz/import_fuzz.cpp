@@ -1,5 +1,5 @@
-// Imports a file as an ONNX model; an imported graph refers to tensors that exist. A text is read as an expression, as
-// a step and as mapping rules.
+// Imports a file as an ONNX model, and checks that an imported graph refers to tensors that exist. Also parses text as
+// an expression, as a step and as mapping rules.
 #include <stele/import.hpp>
 
 #include <algorithm>

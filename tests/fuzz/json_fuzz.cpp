@@ -1,4 +1,5 @@
-// Reads a Value, writes it, reads it again: the same Value and the same text; skipping agrees with reading.
+// Reads a Value, writes it and reads it again; checks that Value and text are the same, and that skipping agrees with
+// reading.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -47,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   json::Reader again(first);
   stele::Value back;
   require(json::read_value(again, back, static_cast<std::size_t>(-1)).has_value() && again.finish());
-  // Not ==, which no NaN passes: the text holds every bit of a Value.
+  // Not ==, which fails for NaN: the text contains every bit of a Value.
   require(write(back) == first);
   return 0;
 }

@@ -1,5 +1,6 @@
-// Reads a text as operator descriptors; what was read is written, and reads as the same. An operation that has as many
-// arguments of each type as the first bytes say gets names, and the same positions again.
+// Reads text as operator descriptors, and checks that they are the same after writing and reading. Checks that an
+// operation, with as many arguments of each type as the first bytes declare, gets names and then its original
+// positions.
 #include <stele/operators.hpp>
 
 #include <algorithm>

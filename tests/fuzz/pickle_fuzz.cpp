@@ -1,5 +1,5 @@
-// Reads bytes as a pickle, mapped and not, walks every object, and writes what a tree of them is with the writer, which
-// must read back as the same tree. Then once more with a budget that is too small.
+// Reads bytes as a pickle, mapped and not mapped, and walks every object. Writes the part that is a tree with the
+// writer, and checks that it reads back as the same tree. Then repeats this with a budget that is too small.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@ using pickle::Kind;
 using pickle::Objects;
 using pickle::Ref;
 
-/// The bytes without a view of them.
+/// The bytes as a source without a view.
 class Unmapped final : public Source {
  public:
   explicit Unmapped(std::span<const std::byte> bytes) : Source("fuzz"), bytes_(bytes) {}
@@ -34,7 +34,7 @@ class Unmapped final : public Source {
   std::span<const std::byte> bytes_;
 };
 
-/// Requires that every number in the objects is one of an object, and every text is in them.
+/// Checks that every number in the objects is that of an object, and that every text is inside them.
 void check(const Objects& o) {
   const auto good = [&](Ref r) { require(r < o.size()); };
   const auto perhaps = [&](Ref r) { require(r < o.size() || r == pickle::no_ref); };
@@ -59,7 +59,7 @@ void check(const Objects& o) {
   static_cast<void>(bytes);
 }
 
-/// Writes an object as far as `left` operations reach. Returns false if it cannot be written.
+/// Writes an object, with at most `left` operations. Returns false if the object cannot be written.
 bool write(const Objects& o, Ref r, pickle::Writer& out, unsigned depth, unsigned& left) {
   if (depth == 0 || left == 0) return false;
   --left;

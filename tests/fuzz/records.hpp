@@ -1,4 +1,4 @@
-// Shared by the fuzz targets of formats whose files keep everything that a record has.
+// Shared by the fuzz targets of formats whose files store all parts of a record.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline void load_leniently(const stele::Snapshot& snapshot, std::uint64_t total_
   static_cast<void>(stele::load<Branch>(snapshot, options));
 }
 
-/// Saves, opens and saves again: the same content, and then the same bytes.
+/// Saves, opens and saves again; checks that the content is the same, and from then on the bytes.
 template <class R>
 void save_twice(const R& recorder, const stele::Snapshot& snapshot) {
   const stele::Capabilities& can = recorder.format().capabilities();

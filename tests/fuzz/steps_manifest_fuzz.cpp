@@ -1,4 +1,4 @@
-// Reads bytes as the manifest of a step, before its checksum; what was read is written, and reads as the same.
+// Reads bytes as the manifest of a step, without its checksum; checks that it is the same after writing and reading.
 #include <cstdint>
 #include <string>
 
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto manifest = parse_manifest(text);
   if (!manifest) return 0;
   const auto again = to_text(*manifest);
-  if (!again) return 0;  // values that nest too deep, or two equal keys
+  if (!again) return 0;  // values nested too deeply, or two equal keys
   const auto back = parse_manifest(*again);
   require(back.has_value() && back->files.size() == manifest->files.size());
   require(to_text(*back).value() == *again);

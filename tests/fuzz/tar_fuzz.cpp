@@ -1,5 +1,6 @@
-// Opens bytes as a tar archive, mapped and not, plain and (what does not begin as gzip) the same in gzip; reads every
-// file in pieces, and writes all into a new archive, which must hold the same. Then once more with all sums made right.
+// Opens bytes as a tar archive, mapped and not mapped, plain and (if they do not begin like gzip) in gzip. Reads every
+// file in pieces, and writes all files into a new archive, which must contain the same. Then repeats this with all
+// checksums corrected.
 #include <zlib.h>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ std::string gzipped(std::span<const std::byte> bytes) {
   return out;
 }
 
-/// Reads the beginning of a file in pieces, from the end and then in order. A file that opens can be read.
+/// Reads the beginning of a file in pieces, from the end and then in order. A file that opens must be readable.
 std::string content(const Bundle& bundle, const std::string& name) {
   const auto source = bundle.open(name);
   require(source && (*source)->bundle()->contains(file_name(name)).value() && bundle.contains(name).value());
@@ -61,7 +62,7 @@ std::string content(const Bundle& bundle, const std::string& name) {
   return all;
 }
 
-/// Requires that both archives have the same content under these names.
+/// Checks that both archives have the same content under these names.
 void check(const Bundle& a, const Bundle& b, const std::vector<std::string>& names) {
   for (const std::string& name : names) require(content(a, name) == content(b, name));
 }

@@ -1,4 +1,5 @@
-// Reads text as a training configuration; it gives the text back, and written anew it reads as the same text again.
+// Reads text as a training configuration; checks that it returns the text, and that a newly written text reads back the
+// same.
 #include <stele/training.hpp>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Bytes that are read and not mapped, for fuzz targets.
+// Bytes that are read, not mapped, for fuzz targets.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace stele_test {
 
-/// The bytes without a view of them.
+/// The bytes as a source without a view.
 class Unmapped final : public stele::Source {
  public:
   explicit Unmapped(stele::SourcePtr bytes) : stele::Source("fuzz"), bytes_(std::move(bytes)) {}

@@ -1,5 +1,5 @@
-// Reads a Value, from the bytes of a .stele file and from JSON, and an object of assorted types from the Value: what
-// loads is written and read again, and is the same.
+// Reads a Value, from the bytes of a .stele file and from JSON, and an object of assorted types from the Value; checks
+// that a loaded object is the same after writing and reading.
 #include <stele/cereal.hpp>
 #include <stele/stele.hpp>
 
@@ -107,7 +107,7 @@ class Large {
   }
 };
 
-/// Any one of them, chosen by the variant's index.
+/// A value of any of these types, chosen by the variant's index.
 class Bag {
  public:
   Bag() = default;
@@ -129,7 +129,7 @@ std::string text_of(const Value& value) {
   return text;
 }
 
-/// Loads, saves, loads, saves: the saved ones are the same.
+/// Loads, saves, loads and saves; checks that the saved values are the same.
 template <class T>
 void check(const Value& value) {
   using traits = stele::value_traits<T>;
@@ -138,7 +138,7 @@ void check(const Value& value) {
   const Value saved = traits::to_value(object);
   T again;
   require(traits::from_value(again, saved).empty());
-  // Not ==, which no NaN passes.
+  // Not ==, which fails for NaN.
   require(text_of(traits::to_value(again)) == text_of(saved));
 
   std::vector<std::byte> bytes;

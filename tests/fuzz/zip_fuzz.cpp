@@ -1,4 +1,5 @@
-// Opens bytes as a zip file, mapped and not; reads every entry at once and as a Source, and copies all into a new file.
+// Opens bytes as a zip file, mapped and not mapped; reads every entry at once and as a Source, and copies all into a
+// new file.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -22,7 +23,7 @@ std::string_view text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// All of an entry, in pieces from the end and then in order; its beginning where it is larger.
+/// Reads an entry in pieces, from the end and then in order; of a larger entry, only its beginning.
 bool stream(const zip::Directory& directory, const zip::Entry& entry, std::span<std::byte> out) {
   const auto source = directory.open(entry);
   if (!source) return false;
@@ -58,7 +59,7 @@ void check(const SourcePtr& source, const zip::Directory& directory) {
     if (!bytes && good && entry.method == zip::deflated) require(entry.size > most);
     if (zip::is_encrypted(entry)) {
       require(!at && !bytes && !good);
-      whole = whole && at.error().code() == Errc::unsupported;  // its local header is that of the directory
+      whole = whole && at.error().code() == Errc::unsupported;  // the entry's local header matches the directory
     } else if (entry.method == zip::stored || entry.method == zip::deflated) {
       small = small && entry.size <= most;
       whole = whole && (bytes || entry.size > most);

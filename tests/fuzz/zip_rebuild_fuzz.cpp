@@ -1,4 +1,5 @@
-// Makes a directory for bytes from their local headers, mapped and not. Entries of the result lie in the bytes.
+// Builds a directory for bytes from their local headers, mapped and not mapped. Checks that entries of the result are
+// inside the bytes.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -37,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(std::ranges::equal(file.span(), other.span()));
   require(!(*rebuilt)->read_at(file.size(), Bytes(1).span()));
 
-  // The scan takes what the headers declare, which the directory may refuse.
+  // The scan accepts what the headers declare; the directory may refuse it.
   const auto directory = zip::Directory::open(*rebuilt, most);
   if (!directory) return 0;
   for (const zip::Entry& entry : (*directory)->entries()) {
