@@ -1,4 +1,4 @@
-// One recorder for all formats, so that the body of a test of every recorder is compiled once.
+// One recorder for all formats, so that a test of every recorder is compiled once.
 #pragma once
 
 #include <stele/format.hpp>
@@ -70,11 +70,11 @@ stele::Recorder<AnyFormat, Settings> at_precision_of(const AnyRecorder& recorder
   return stele::Recorder<AnyFormat, Settings>(recorder.format());
 }
 
-/// True for text formats, in which some bytes have no meaning or are invalid in some places.
+/// Returns true for text formats, in which some bytes have no meaning or are invalid in some places.
 inline bool is_json_file(const AnyRecorder& recorder) {
   return dynamic_cast<const stele::JsonFormat*>(&recorder.format().target()) != nullptr;
 }
-/// True for zip files, in which some bits do not matter: dates, versions and attributes.
+/// Returns true for zip files, in which some bits do not matter: dates, versions and attributes.
 inline bool is_zip_file(const AnyRecorder& recorder) {
   const stele::Format& format = recorder.format().target();
   return dynamic_cast<const stele::ArchiveFormat*>(&format) != nullptr ||
@@ -84,7 +84,7 @@ inline bool is_zip_file(const AnyRecorder& recorder) {
 
 }  // namespace stele_test
 
-/// A test case for each of STELE_TEST_RECORDERS; `recorder` is the recorder.
+/// Defines a test case for each of STELE_TEST_RECORDERS; `recorder` is the recorder.
 #define STELE_TEST_EACH_RECORDER(text) STELE_TEST_EACH_RECORDER_(text, DOCTEST_ANONYMOUS(stele_test_of_recorder_))
 #define STELE_TEST_EACH_RECORDER_(text, body)                                                \
   static void body(const stele_test::AnyRecorder& recorder);                                 \

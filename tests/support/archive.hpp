@@ -24,7 +24,7 @@ namespace stele_test {
 
 namespace zip = stele::detail::zip;
 
-/// An array by value, with bytes in the machine's order.
+/// An array with its bytes in the machine's order.
 struct Array {
   stele::DType dtype = stele::DType::f32;
   std::vector<stele::Extent> shape;
@@ -50,7 +50,7 @@ inline stele::Snapshot snapshot(const Arrays& arrays) {
   stele::SnapshotBuilder builder;
   builder.set_flat();
   for (const auto& [name, a] : arrays) {
-    // Align the bytes like those of a vector.
+    // Aligned like the bytes of a vector.
     auto bytes = std::make_shared<std::vector<std::byte>>();
     for (const char c : a.bytes) bytes->push_back(static_cast<std::byte>(c));
     builder.tensor(builder.intern(name), a.dtype, a.shape, bytes->size(), {&ops, bytes->data(), 0});

@@ -1,4 +1,4 @@
-// Burn records made by hand, and checks of how they are read.
+// Burn records made by hand, and checks of the recorder's results.
 #pragma once
 
 #include <stele/recorders/burn.hpp>

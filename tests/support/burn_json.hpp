@@ -1,4 +1,4 @@
-// Opens and writes JSON of Burn's records below the recorder: tokens and the bytes of tensors.
+// Reads and writes JSON of Burn's records below the recorder: tokens and the bytes of tensors.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@ inline Result<ReaderPtr> open_json(std::string_view text, std::uint64_t memory =
   return burn::json_reader(borrow_bytes(bytes_of(text), "test.json"), memory);
 }
 
-/// A leaf of bytes.
+/// Returns a leaf of bytes.
 inline Snapshot bytes_leaf(const Provider& provider, std::uint64_t size, std::shared_ptr<const void> keeper) {
   SnapshotBuilder builder;
   builder.keep(std::move(keeper));
@@ -39,7 +39,7 @@ inline Snapshot bytes_leaf(const Provider& provider, std::uint64_t size, std::sh
 inline Snapshot leaf_of(const burn::TokenReader& tokens, const Token& token) {
   return bytes_leaf(tokens.provider(token), token.size, tokens.keeper());
 }
-/// `bytes` must outlive it.
+/// Returns a leaf; `bytes` must outlive it.
 inline Snapshot leaf_of(const std::string& bytes) {
   return bytes_leaf({&memory_ops, bytes.data(), bytes.size()}, bytes.size(), nullptr);
 }

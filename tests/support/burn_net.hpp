@@ -1,4 +1,5 @@
-// The model of tests/formats/burn/interop as a C++ user writes it, and Burn's listings of the files that it wrote.
+// The model of tests/formats/burn/interop as a C++ user would write it, and Burn's listings of the files that Burn
+// wrote.
 #pragma once
 
 #include <array>
@@ -61,7 +62,7 @@ struct Lstm {
                     : "input_gate, forget_gate, output_gate, cell_gate, d_hidden")};
 };
 
-/// The model in Burn 0.`Minor`. A field that the version cannot have is an empty array.
+/// The model in Burn 0.`Minor`. A field that the version does not support is an empty array.
 template <int Minor = 21>
 struct Net {
   static constexpr bool has_array = Minor >= 15, has_empty = Minor >= 16 || Minor == 13;
@@ -85,7 +86,7 @@ struct Net {
       "linear, embedding, lstm, pool, dropout, activation, groups, stride[2], rate, name")};
 };
 
-/// dtypes.*: a Rust record of bare tensors. The tensors' C++ types do not matter if a file is opened, not loaded.
+/// dtypes.*: a Rust record of bare tensors. The tensors' C++ types do not matter for opening a file.
 template <int Minor>
 struct Dtypes {
   using Any = stele::Tensor<float>;
@@ -128,15 +129,15 @@ inline std::string digits(const stele::LeafView& leaf, bool widened) {
   return text;
 }
 
-/// Returns the first tensor that differs from Burn's listing; empty if none does. For a model, the listing has Burn's
-/// conversions (floats are f32, integers i64); otherwise tensors are compared unchanged.
+/// Returns the first tensor that differs from Burn's listing; empty if all are equal. For a model, the listing includes
+/// Burn's conversions (floats are f32, integers i64); otherwise tensors are compared unchanged.
 inline std::string difference(const stele::Snapshot& snapshot, const std::string& file, bool model) {
   std::size_t count = 0;
   for (const Expected& line : expected(file)) {
     if (line.shape.empty() || line.shape[0] != '[' || line.id.empty()) continue;  // a plain value
     ++count;
     const auto leaf = snapshot.find(line.path);
-    if (!leaf) return line.path + ": is not there";
+    if (!leaf) return line.path + ": is missing";
     std::string shape;
     const auto extents = stele::detail::burn::shape_of(*leaf);
     if (!extents) return line.path + ": " + extents.error().to_string();

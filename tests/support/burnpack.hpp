@@ -30,7 +30,7 @@ inline std::string cbor_head(unsigned major, std::uint64_t n) {
 }
 inline std::string cbor(std::uint64_t n) { return cbor_head(0, n); }
 inline std::string cbor(std::string_view text) { return cbor_head(3, text.size()) + std::string(text); }
-/// The items are already encoded. The items of a map are keys and values in turn.
+/// Encodes a list of encoded items. The items of a map are keys and values, alternately.
 inline std::string cbor_list(const std::vector<std::string>& items) {
   std::string all = cbor_head(4, items.size());
   for (const auto& item : items) all += item;
@@ -45,7 +45,7 @@ struct PackTensor {
   std::string dtype;  // encoded
   std::vector<std::uint64_t> shape;
   std::uint64_t begin = 0, end = 0;
-  std::string more{};  // encoded keys and values in turn
+  std::string more{};  // encoded keys and values, alternately
   unsigned more_keys = 0;
 };
 

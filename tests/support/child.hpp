@@ -1,4 +1,4 @@
-// Tests that need a separate process, for limits and memory peaks.
+// Runs tests that need a separate process, for limits and memory peaks.
 #pragma once
 
 #include <doctest/doctest.h>

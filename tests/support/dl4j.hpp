@@ -1,4 +1,4 @@
-// Facts of DL4J's files, in the words of tests/formats/samediff/data/README.md. Also for programs without doctest.
+// Facts about DL4J's files, as stated in tests/formats/samediff/data/README.md. Also for programs without doctest.
 #pragma once
 
 #include <stele/dtype.hpp>

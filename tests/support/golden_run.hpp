@@ -1,4 +1,4 @@
-// Compares what an imported model computes with what the original computed.
+// Compares the results of an imported model with those of the original.
 #pragma once
 
 #include <stele/recorders/safetensors.hpp>
@@ -15,7 +15,7 @@
 
 namespace stele_test::interpreter {
 
-/// Returns the tensors of a file whose names begin with `prefix`, without it.
+/// Returns the tensors of a file whose names begin with `prefix`, under the names without it.
 inline Arrays arrays_in(const std::string& path, const std::string& prefix) {
   const stele::Snapshot file = good(stele::SafetensorsRecorder<>().open(path));
   Arrays arrays;
@@ -27,9 +27,9 @@ inline Arrays arrays_in(const std::string& path, const std::string& prefix) {
   return arrays;
 }
 
-/// Returns the largest difference of an element, relative to it; at a limit of 1e-5, elements near 0 may differ by four
-/// spacings of 32-bit floats at the largest element. Infinities and NaN must be equal; otherwise the result is not
-/// finite.
+/// Returns the largest difference of an element, relative to the element. With a limit of 1e-5, elements near 0 may
+/// differ by four spacings of 32-bit floats at the largest element. Infinities and NaN must be equal; otherwise the
+/// result is not finite.
 inline double difference(const Array& expected, const Array& found) {
   double largest = 1e-30, worst = 0;
   for (const double value : expected.values) {
@@ -44,7 +44,7 @@ inline double difference(const Array& expected, const Array& found) {
   return worst;
 }
 
-/// Runs a model and compares it with a file that has inputs (`in.NAME`) and the outputs that are expected (`out.NAME`).
+/// Runs a model and compares it with a file that contains inputs (`in.NAME`) and the expected outputs (`out.NAME`).
 inline void check_golden(const stele::Checkpoint& model, const std::string& golden, double tolerance = 1e-5) {
   const Arrays expected = arrays_in(golden, "out.");
   const Arrays found = run_graph(model, arrays_in(golden, "in."));

@@ -9,7 +9,7 @@
 
 namespace stele_test {
 
-/// Returns hexadecimal digits, or "-" for no bytes.
+/// Returns the bytes in hexadecimal digits, or "-" if there are none.
 inline std::string hex(std::string_view bytes) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string text;

@@ -1,5 +1,6 @@
-// Runs imported graphs, for tests: each operation as libnd4j defines it, on arrays of double. Strict rather than fast:
-// it throws std::runtime_error for an operation or argument that no test needs, and for what libnd4j refuses.
+// Runs imported graphs, for tests: executes each operation as libnd4j defines it, on arrays of double. Strict rather
+// than fast: throws std::runtime_error for operations and arguments that no test needs, and for those that libnd4j
+// refuses.
 #pragma once
 
 #include <stele/checkpoint.hpp>
@@ -154,7 +155,7 @@ inline bool takes_no_bools(std::string_view name) {
 inline Outputs run(const std::string& name, const Call& call) {
   if (const auto found = operators().find(name); found != operators().end()) return {found->second(call)};
   if (name == "lstmBlock") return lstm_block(call);
-  require(name == "split" || name == "split_v", "an operation that the interpreter does not know");
+  require(name == "split" || name == "split_v", "an operation that the interpreter does not support");
   const Array& x = call.in(0);
   const std::int64_t axis = call.integer("dimensions");
   if (name == "split_v") return split(x, axis, integers(call.in(1)));
@@ -162,8 +163,8 @@ inline Outputs run(const std::string& name, const Call& call) {
   return split(x, axis, Extents(static_cast<std::size_t>(parts), x.shape.at(axis_of(axis, x.shape.size())) / parts));
 }
 
-/// Returns a number as a dtype holds it: an integer outside the dtype is 0. Those of 64 bits are kept: doubles round
-/// them.
+/// Returns the number that a dtype stores for a number: 0 for an integer outside the dtype. Integers of 64 bits are
+/// unchanged, because doubles cannot store all of them.
 inline double held(double value, stele::DType dtype) {
   if (dtype == stele::DType::f32) return static_cast<float>(value);
   const auto kind = stele::dtype_class(dtype);
@@ -175,7 +176,7 @@ inline double held(double value, stele::DType dtype) {
   return whole < std::ldexp(1, bits) && whole >= (is_signed ? -std::ldexp(1, bits) : 0) ? whole : 0;
 }
 
-/// Checks the shape that the graph declares; rounds to the dtype.
+/// Checks that the array has the shape that the graph declares, and rounds it to the dtype.
 inline Array declared(const Array& a, const stele::GraphVariable& variable) {
   const auto fits = [](std::int64_t extent, std::int64_t found) { return extent == -1 || extent == found; };
   const Extents& shape = variable.shape ? *variable.shape : a.shape;
@@ -198,7 +199,7 @@ inline Array read_array(const stele::LeafView& leaf) {
   if (dtype == stele::DType::i64) return read_as<std::int64_t>(leaf);
   if (dtype == stele::DType::i32) return read_as<std::int32_t>(leaf);
   if (dtype == stele::DType::i8) return read_as<std::int8_t>(leaf);
-  require(dtype == stele::DType::boolean || dtype == stele::DType::u8, "a dtype that the interpreter does not know");
+  require(dtype == stele::DType::boolean || dtype == stele::DType::u8, "a dtype that the interpreter does not support");
   return read_as<std::uint8_t>(leaf);
 }
 
@@ -213,7 +214,7 @@ inline Arrays run_graph(const stele::Checkpoint& model, Arrays arrays) {
     const stele::GraphOperation& operation = graph.operations[number];
     try {
       const stele::OperatorDescriptor* descriptor = stele::OperatorSet::nd4j().find(operation.op_name);
-      require(descriptor != nullptr, "no operation of DL4J");
+      require(descriptor != nullptr, "not an operation of DL4J");
       Call call{{}, named(*descriptor, operation).value()};
       for (const std::string& input : operation.inputs) {
         const bool flags = graph.find_variable(input)->dtype == stele::DType::boolean;

@@ -1,5 +1,5 @@
-// A small class with the members of std::mdspan, which g++ 12 and clang 14 do not have. It leaves out index sequences,
-// size checks, and everything that stele/mdspan.hpp does not use.
+// A small class with the members of std::mdspan, which g++ 12 and clang 14 do not have. It omits index sequences, size
+// checks, and everything that stele/mdspan.hpp does not use.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ class extents {
   std::array<Index, rank()> all_{};
 };
 
-/// Mappings of the three layouts. Strides are computed from the extents, or given.
+/// Mappings of the three layouts. Strides are computed from the extents, or given by the caller.
 template <class Layout, class Extents, bool Exhaustive>
 class strided_mapping {
  public:

@@ -26,7 +26,7 @@ using Paths = std::vector<std::string>;
 
 inline stele::Tensor<float, 1> vec(std::initializer_list<float> numbers) { return {{numbers.size()}, numbers}; }
 
-/// Returns rows × columns numbers: first, first + 1, …
+/// Returns a matrix of rows × columns numbers: first, first + 1, …
 inline stele::Tensor<float, 2> mat(std::size_t rows, std::size_t columns, float first) {
   stele::Tensor<float, 2> t({rows, columns});
   std::iota(t.begin(), t.end(), first);
@@ -60,7 +60,7 @@ inline Mlp small_mlp(float first = 1) {
   return m;
 }
 
-/// Tensors and modules that have two names each.
+/// Tensors and modules with two names each.
 struct TiedLayers {
   std::shared_ptr<Vec> embedding;
   Vec middle;
@@ -76,7 +76,7 @@ inline TiedLayers tied_layers(float n) {
   return t;
 }
 
-/// Returns the value of a Result. Without a value, the test fails with the error's text.
+/// Returns the value of a Result. If there is none, the test fails with the error's text.
 template <class T>
 T good(stele::Result<T> result) {
   if (!result) FAIL(result.error().to_string());

@@ -1,4 +1,5 @@
-// ONNX messages by hand: protocol buffers (https://protobuf.dev/programming-guides/encoding/), as bytes in strings.
+// Builds ONNX messages by hand: protocol buffers (https://protobuf.dev/programming-guides/encoding/) as bytes in
+// strings.
 #pragma once
 
 #include <bit>
@@ -13,9 +14,9 @@ inline std::string varint(std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
   return out + static_cast<char>(value);
 }
-/// A field that is a number.
+/// Returns a field that is a number.
 inline std::string number(unsigned field, std::uint64_t value) { return varint(field << 3) + varint(value); }
-/// A field that is a string or a message.
+/// Returns a field that is a string or a message.
 inline std::string bytes(unsigned field, const std::string& value) {
   return varint(field << 3 | 2) + varint(value.size()) + value;
 }
@@ -45,14 +46,14 @@ inline std::string attribute(const std::string& name, const std::vector<std::str
   return bytes(5, bytes(1, name) + list + number(20, 8));
 }
 
-/// A node named "the OP", with fields of NodeProto besides.
+/// Returns a node with the name "the OP", with further fields of NodeProto.
 inline std::string node(const std::string& op, const std::vector<std::string>& inputs, const std::string& output,
                         const std::string& more = {}) {
   std::string out;
   for (const std::string& input : inputs) out += bytes(1, input);
   return bytes(1, out + bytes(2, output) + bytes(3, "the " + op) + bytes(4, op) + more);
 }
-/// An input (field 11 of GraphProto) or output (12) of 32-bit floats; an extent of -1 is open.
+/// Returns an input (field 11 of GraphProto) or output (12) of 32-bit floats; an extent of -1 is open.
 inline std::string floats(unsigned field, const std::string& name, const std::vector<std::int64_t>& shape) {
   std::string dims;
   for (const std::int64_t extent : shape) {
@@ -60,7 +61,7 @@ inline std::string floats(unsigned field, const std::string& name, const std::ve
   }
   return bytes(field, bytes(1, name) + bytes(2, bytes(1, number(1, 1) + bytes(2, dims))));
 }
-/// An initializer: a list of 64-bit integers.
+/// Returns an initializer: a list of 64-bit integers.
 inline std::string integers(const std::string& name, const std::vector<std::int64_t>& values) {
   std::string elements;
   for (const std::int64_t value : values) elements += varint(static_cast<std::uint64_t>(value));

@@ -21,7 +21,7 @@ using stele::ConvertRules;
 using stele::ConvertStatus;
 using stele::DType;
 
-/// Runs `f` once for every SIMD target of the float kernels that this machine runs.
+/// Runs `f` once for every SIMD target of the float kernels that this machine supports.
 template <class F>
 void on_every_target(F f) {
   for (auto left = pd::available_targets(); left != 0; left &= left - 1) {
@@ -47,7 +47,7 @@ std::vector<To> converted(DType from, const std::vector<From>& in, DType to, Con
   return out;
 }
 
-/// Index of the first difference, or the size.
+/// Returns the index of the first difference, or the size.
 template <class T>
 std::size_t agreement(const std::vector<T>& a, const std::vector<T>& b) {
   std::size_t i = 0;

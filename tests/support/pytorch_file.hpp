@@ -1,4 +1,4 @@
-// Files of PyTorch put together by hand: pickles of any operations, and the four kinds of files around them.
+// PyTorch files built by hand: pickles with any operations, and the four kinds of files that contain them.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +19,16 @@
 
 namespace stele_test::pytorch_files {
 
-// ---- operations of a pickle: each function returns those that push one value
+// ---- operations of a pickle: each function returns the operations that push one value
 
-/// `size` bytes, little-endian.
+/// Returns `size` bytes, little-endian.
 inline std::string little(std::uint64_t n, unsigned size) {
   std::string text;
   for (; size != 0; --size, n >>= 8) text += static_cast<char>(n & 0xff);
   return text;
 }
 
-/// A long integer of any bytes, in two's complement.
+/// Returns a long integer with any bytes, in two's complement.
 inline std::string big(std::string_view bytes) { return "\x8a" + little(bytes.size(), 1) + std::string(bytes); }
 inline std::string number(std::int64_t n) {
   return n >= 0 && n < 256 ? "K" + little(static_cast<std::uint64_t>(n), 1)
@@ -57,7 +57,7 @@ inline std::string numbers(const std::vector<std::int64_t>& all) {
   return tuple(values);
 }
 
-/// A list in a list in a list…: `depth` of them.
+/// Returns a list in a list in a list…, `depth` levels deep.
 inline std::string nested_lists(std::size_t depth) {
   std::string all;
   for (std::size_t i = 0; i < depth; ++i) all += "](";
@@ -72,7 +72,7 @@ inline std::string repeated(const std::string& one, std::size_t count) {
 }
 
 using Items = std::vector<std::pair<std::string, std::string>>;
-/// The keys are texts.
+/// Returns the items of a dict, whose keys are strings.
 inline std::string items(const Items& all) {
   std::string values = "(";
   for (const auto& [key, value] : all) values += text(key) + value;
@@ -87,7 +87,7 @@ inline std::string call(std::string_view module, std::string_view name, const Va
   return global(module, name) + tuple(args) + "R";
 }
 inline std::string ordered(const Items& all) { return call("collections", "OrderedDict", {}) + items(all); }
-/// Stores what `value` pushes in the memo.
+/// Stores the value pushed by `value` in the memo.
 inline std::string put(const std::string& value, std::uint32_t memo) { return value + "r" + little(memo, 4); }
 inline std::string get(std::uint32_t memo) { return "j" + little(memo, 4); }
 /// Sets the attributes of an object.
@@ -98,12 +98,12 @@ inline std::string built(const std::string& object, const std::string& state) { 
 inline std::string storage_of(std::string_view type, const std::string& key, std::int64_t count) {
   return tuple({text("storage"), global("torch", type), key, text("cpu"), number(count)}) + "Q";
 }
-/// A storage of floats with a text as its key.
+/// Returns a storage of floats with a string as its key.
 inline std::string floats_storage(std::string_view key, std::int64_t count) {
   return storage_of("FloatStorage", text(key), count);
 }
 
-/// Arguments of _rebuild_tensor_v2 and its sisters.
+/// Arguments of _rebuild_tensor_v2 and similar functions.
 struct View {
   std::int64_t offset = 0;
   std::vector<std::int64_t> size{2}, stride{1};
@@ -118,7 +118,7 @@ inline std::string tensor(const std::string& storage, const View& view = {}, con
   args.insert(args.end(), more.begin(), more.end());
   return call("torch._utils", "_rebuild_tensor_v2", args);
 }
-/// A tensor of two floats in storage `key`.
+/// Returns a tensor of two floats in storage `key`.
 inline std::string floats(std::string_view key = "0") { return tensor(floats_storage(key, 2)); }
 inline std::string tensor_of_type(const std::string& storage, const std::string& dtype, const View& view = {}) {
   return call("torch._utils", "_rebuild_tensor_v3",
@@ -138,7 +138,7 @@ inline std::string pickled(const std::string& object, unsigned protocol = 2) {
 // ---- zip files
 
 using Records = std::vector<std::pair<std::string, std::string>>;
-/// A zip file with these entries and right checksums.
+/// Returns a zip file with these entries and correct checksums.
 inline std::string zipped(const Records& entries, std::uint16_t method = stele::detail::zip::stored) {
   stele::BufferSink sink;
   stele::detail::Gather gather(sink);
@@ -152,7 +152,7 @@ inline std::string zipped(const Records& entries, std::uint16_t method = stele::
 
 inline const std::string eight = "12345678";  // two floats
 
-/// The entries of a file with this data.pkl: storage 0 is two floats.
+/// Returns the entries of a file with this data.pkl: storage 0 contains two floats.
 inline Records records(const std::string& data_pkl, Records more = {{"data/0", eight}}) {
   Records all{{"data.pkl", data_pkl}, {"byteorder", "little"}};
   all.insert(all.end(), more.begin(), more.end());
@@ -167,7 +167,7 @@ inline std::string zip_file(const std::string& object, Records more = {{"data/0"
 // ---- streams before 1.6
 
 struct LegacyStorage {
-  std::string key;  // what pushes it
+  std::string key;  // the operations that push the key
   std::int64_t count;
   std::string bytes;
 };
@@ -205,7 +205,7 @@ struct TarFile {
   std::vector<Storage> storages{{}};
   std::vector<std::vector<std::int64_t>> views{};  // key, key of the other, offset, size
   std::vector<Tensor> tensors{{}};
-  std::int64_t storage_count = -1, tensor_count = -1;  // -1: the right ones
+  std::int64_t storage_count = -1, tensor_count = -1;  // -1: the correct counts
   std::string object = dict({{"w", number(10) + "Q"}});
 
   Records members() const {
@@ -248,7 +248,7 @@ struct TarFile {
 
 // ---- exported programs
 
-/// A weight of two floats in the record `weight_0`; members replace those of the usual JSON.
+/// A weight of two floats in the record `weight_0`; the members replace those of the usual JSON.
 struct Weight {
   std::string path = "\"weight_0\"", use_pickle = "false", dtype = "7", sizes = R"([{"as_int": 2}])",
               strides = R"([{"as_int": 1}])", offset = R"({"as_int": 0})", layout = "7";

@@ -1,4 +1,4 @@
-// What the PyTorch recorder makes of a file: shared by its hostile tests.
+// Describes the results of the PyTorch recorder for a file: shared by its hostile tests.
 #pragma once
 
 #include <stele/recorders/pytorch.hpp>
@@ -15,7 +15,7 @@
 
 namespace stele_test::pytorch_files {
 
-/// Returns a file of these bytes, which what is opened from it owns.
+/// Returns a source that owns these bytes, as does everything opened from it.
 inline stele::SourcePtr source_of(std::string_view file) {
   const auto bytes = bytes_of(file);
   return stele::own_bytes(std::vector<std::byte>(bytes.begin(), bytes.end()), "x.pt");
@@ -30,7 +30,8 @@ inline stele::Result<stele::Checkpoint> checkpoint_of(std::string_view file,
   return recorder.open_checkpoint(source_of(file));
 }
 
-/// Returns an empty string if `result` is an error of this code whose text has `part`; else what it is.
+/// Returns an empty string if `result` is an error with this code whose text contains `part`; otherwise a description
+/// of `result`.
 template <class T>
 std::string unlike(const stele::Result<T>& result, stele::Errc code, std::string_view part) {
   if (!result) {
@@ -40,7 +41,7 @@ std::string unlike(const stele::Result<T>& result, stele::Errc code, std::string
   }
   return std::string(name(code_of(result))) + ": " + why(result);
 }
-/// The same for opening a file, which open_checkpoint() refuses, too.
+/// Does the same for opening a file, which open_checkpoint() must refuse too.
 inline std::string refused(std::string_view file, stele::Errc code, std::string_view part,
                            const stele::PytorchOptions& options = {}) {
   if (checkpoint_of(file, options)) return "open_checkpoint() opens it";

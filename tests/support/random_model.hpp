@@ -25,7 +25,7 @@
 
 namespace stele_test {
 
-/// Gives equal numbers on every machine.
+/// Generates the same numbers on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : engine_(seed) {}
@@ -41,7 +41,7 @@ class Random {
     for (char& c : text) c = static_cast<char>(bits() >> 24);
     return text;
   }
-  /// Returns a segment of a path, in valid UTF-8 if `utf8`.
+  /// Returns a path segment, in valid UTF-8 if `utf8`.
   std::string name(bool utf8) {
     using namespace std::string_literals;
     static const std::string names[] = {"weight"s, "bias"s, "a"s,      "b"s,   "0"s,       "10"s,         "with space"s,
@@ -117,11 +117,11 @@ inline std::string to_text(const stele::Value& value) {
 
 // ---- Snapshots ------------------------------------------------------------------------------------------------------
 
-/// Leaves whose bytes are in memory owned by the Snapshot.
+/// Operations of leaves whose bytes are in memory owned by the Snapshot.
 inline const stele::LeafOps memory_ops{
     .view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
 
-/// Leaves that can be read only in parts.
+/// Operations of leaves that can only be read in parts.
 inline const stele::LeafOps read_only_ops{.read = [](const void* at, std::uint64_t, std::uint64_t offset,
                                                      std::span<std::byte> out, stele::ReadContext&) -> stele::Status {
   std::memcpy(out.data(), static_cast<const std::byte*>(at) + offset, out.size());
@@ -212,7 +212,7 @@ class RandomTree {
     std::vector<stele::Extent> shape(std::min<std::size_t>(random_.below(random_.chance(90) ? 4 : 10), can_.max_rank));
     for (auto& e : shape)
       e = random_.chance(random_.chance(10) ? 60 : 2) ? 0 : 1 + random_.below(shape.size() > 3 ? 2 : 5);
-    // Flat files store whole bytes only.
+    // Flat files store only whole bytes.
     if (!can_.nesting && bits(dtype) % 8 != 0) shape.push_back(4);
     const std::uint64_t count = *stele::element_count(shape);
     const std::uint64_t size =
@@ -242,7 +242,7 @@ inline stele::Snapshot random_snapshot(Random& random, const stele::Capabilities
   return RandomTree(random, can).make();
 }
 
-/// Returns all facts of a Snapshot as text by path, except those that the format cannot store.
+/// Returns all facts of a Snapshot as text, by path, except those that the format cannot store.
 inline std::map<std::string, std::string> facts(const stele::Snapshot& snapshot, const stele::Capabilities& can) {
   using stele::NodeKind;
   std::map<std::string, std::string> all;
@@ -253,7 +253,7 @@ inline std::map<std::string, std::string> facts(const stele::Snapshot& snapshot,
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
     const stele::Node& node = nodes[i];
     const std::string path = snapshot.path(i);
-    // JSON only tells objects from arrays. In flat files, containers are not compared.
+    // JSON only distinguishes objects from arrays. In flat files, containers are not compared.
     const bool named = node.kind == NodeKind::module || node.kind == NodeKind::map;
     const bool listed = node.kind == NodeKind::list || node.kind == NodeKind::array || node.kind == NodeKind::tuple;
     std::string fact(can.type_names ? name(node.kind) : named ? "object" : listed ? "array" : name(node.kind));
@@ -324,7 +324,7 @@ struct Nothing {
 
 enum class Mood : std::uint8_t { calm, brisk };
 
-/// Contains some of each container, tensor and value kind.
+/// Contains examples of each container, tensor and value kind.
 class Branch {
  public:
   std::map<std::string, stele::Tensor<float>> named;
@@ -355,7 +355,7 @@ class Branch {
 
 class RandomModule {
  public:
-  /// `utf8`: use names that any format can store.
+  /// `utf8`: uses names that any format can store.
   RandomModule(Random& random, bool utf8) : random_(random), utf8_(utf8) {}
 
   Branch make(int depth = 0) {
@@ -450,7 +450,7 @@ class RandomModule {
     return t;
   }
 
-  /// Makes both null, separate objects, or one object for both names, possibly one from another branch.
+  /// Makes both null, two separate objects, or one object for both names, possibly one from another branch.
   template <class T, class F>
   void tie(std::shared_ptr<T>& a, std::shared_ptr<T>& b, std::vector<std::shared_ptr<T>>& known, F create) {
     if (random_.chance(70)) a = std::make_shared<T>(create());

@@ -1,4 +1,4 @@
-// Lists of recorders with common behaviour, and the tests' expectations of them all.
+// Lists of recorders with common behaviour, and the tests' expectations of all of them.
 #pragma once
 
 #include <stele/recorders/archive.hpp>
@@ -42,7 +42,7 @@ struct ZstdJsonFormat : stele::JsonFormat {
 struct GzipJsonFormat : stele::JsonFormat {
   GzipJsonFormat() : JsonFormat({.encoding = stele::JsonEncoding::gzip}) {}
 };
-/// Writes numbers instead of base64 in all but large tensors, and a line for each member.
+/// Writes numbers instead of base64 for all but large tensors, and one line for each member.
 struct ReadableJsonFormat : stele::JsonFormat {
   ReadableJsonFormat() : JsonFormat({.encoding = stele::JsonEncoding::plain, .pretty = true, .numbers_up_to = 2000}) {}
 };
@@ -110,7 +110,7 @@ stele::Result<stele::Bytes> saved(const R& recorder, const M& module, const stel
   return sink.take();
 }
 
-/// Returns the bytes of a leaf. Streams them, so that the format checks them as far as it can.
+/// Returns the bytes of a leaf. Streams them, so that the format verifies them as far as it can.
 inline stele::Result<std::string> content(const stele::LeafView& leaf) {
   class Collect final : public stele::PieceSink {
    public:

@@ -87,7 +87,7 @@ struct RawFile {
     values += encoded;
     return number;
   }
-  /// Adds a node, an entry and a block. Entries have the order of the calls, so names must be in order.
+  /// Adds a node, an entry and a block. Entries have the order of the calls, so the names must be sorted.
   std::uint32_t tensor(std::string_view name, stele::DType dtype, std::vector<std::uint64_t> shape,
                        std::string_view bytes) {
     const std::uint32_t number = node(stele::NodeKind::tensor, name, 0, static_cast<std::uint32_t>(entries.size()));

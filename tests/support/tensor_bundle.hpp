@@ -1,4 +1,4 @@
-// Checkpoints of TensorFlow, byte by byte: tables, entries, shards. For files that TensorFlow does not write.
+// Builds TensorFlow checkpoints byte by byte: tables, entries, shards. For files that TensorFlow does not write.
 #pragma once
 
 #include <stele/bundle.hpp>
@@ -36,7 +36,7 @@ inline std::uint32_t masked_crc(std::string_view bytes) {
   return stele::detail::masked_crc(stele::detail::crc32c(0, bytes.data(), bytes.size()));
 }
 
-/// Bytes in Snappy's format: literals only, of up to 60 bytes, or of any length with three bytes for it.
+/// Returns bytes in Snappy's format: only literals, of up to 60 bytes, or of any length with a length of three bytes.
 inline std::string literals(std::string_view bytes, bool long_lengths = false) {
   std::string text = varint(bytes.size());
   for (std::size_t i = 0; i < bytes.size();) {
@@ -49,7 +49,7 @@ inline std::string literals(std::string_view bytes, bool long_lengths = false) {
   return text;
 }
 inline std::string literals_of_snappy(std::string_view bytes) { return literals(bytes); }
-/// The same with copies: each of up to 64 bytes that begin anywhere before, found by trying.
+/// Returns bytes in Snappy's format with copies: each of up to 64 bytes from any earlier position, found by trial.
 inline std::string copies(std::string_view bytes) {
   std::string text = varint(bytes.size()), run;
   const auto end_run = [&] {
@@ -83,7 +83,7 @@ inline std::string copies(std::string_view bytes) {
   return text;
 }
 
-/// How a table is written.
+/// The options for writing a table.
 struct TableStyle {
   std::size_t block_entries = 8, restart_interval = 4;
   std::string (*compress)(std::string_view) = nullptr;
@@ -109,7 +109,7 @@ inline std::string block(const TableEntries& entries, std::size_t restart_interv
   return text + (count == 0 ? u32(0) + u32(1) : restarts + u32(count));
 }
 
-/// Appends a block with its trailer; returns its place.
+/// Appends a block with its trailer; returns the block's place.
 inline std::string put_block(std::string& file, std::string content, const TableStyle& style) {
   char type = 0;
   if (style.compress != nullptr) content = style.compress(content), type = 1;
@@ -119,7 +119,7 @@ inline std::string put_block(std::string& file, std::string content, const Table
   return place;
 }
 
-/// Returns a table of entries in this order.
+/// Returns a table with the entries in this order.
 inline std::string table(const TableEntries& entries, const TableStyle& style = {}) {
   std::string file;
   TableEntries index;

@@ -1,4 +1,4 @@
-// TensorFlow's graphs by hand: GraphDef, functions, tensors and SavedModel as bytes in strings.
+// Builds TensorFlow graphs by hand: GraphDef, functions, tensors and SavedModel as bytes in strings.
 #pragma once
 
 #include <stele/bundle.hpp>
@@ -16,7 +16,7 @@
 
 namespace stele_test::tensorflow {
 
-/// Dtypes, by TensorFlow's numbers.
+/// Dtypes, with TensorFlow's numbers.
 enum : std::uint64_t {
   f32 = 1,
   f64 = 2,
@@ -49,13 +49,13 @@ inline std::string fixed64(std::uint64_t bits) {
   return fixed32(static_cast<std::uint32_t>(bits)) + fixed32(static_cast<std::uint32_t>(bits >> 32));
 }
 
-/// TensorShapeProto; an extent of -1 is open.
+/// Returns a TensorShapeProto; an extent of -1 is open.
 inline std::string shape_of(const Ints& extents) {
   std::string dims;
   for (const std::int64_t n : extents) dims += bytes(2, n != 0 ? number(1, static_cast<std::uint64_t>(n)) : "");
   return dims;
 }
-/// TensorProto: `elements` are fields with elements.
+/// Returns a TensorProto; `elements` contains the fields with elements.
 inline std::string tensor(std::uint64_t dtype, const Ints& shape, const std::string& elements) {
   return number(1, dtype) + bytes(2, shape_of(shape)) + elements;
 }
@@ -79,7 +79,7 @@ inline std::string strings(const Names& values) {
   return tensor(string, {static_cast<std::int64_t>(values.size())}, elements);
 }
 
-/// An attribute (field 5 of NodeDef) with fields of AttrValue.
+/// Returns an attribute (field 5 of NodeDef) with fields of AttrValue.
 inline std::string attribute(const std::string& name, const std::string& value) {
   return bytes(5, bytes(1, name) + bytes(2, value));
 }
@@ -109,7 +109,7 @@ inline std::string function_name(const std::string& name, const std::string& fun
   return attribute(name, bytes(10, bytes(1, function)));
 }
 
-/// A node: in a graph (field 1 of GraphDef) or in a function (3 of FunctionDef).
+/// Returns a node: in a graph (field 1 of GraphDef) or in a function (3 of FunctionDef).
 inline std::string node_in(unsigned field, const std::string& name, const std::string& op, const Names& inputs,
                            const std::string& attributes = {}) {
   std::string all = bytes(1, name) + bytes(2, op);
@@ -132,7 +132,7 @@ inline std::string constant(const std::string& name, const std::string& tensor_b
   return node(name, "Const", {}, value(tensor_bytes));
 }
 
-/// A library with one function (fields of GraphDef are merged). `returns`: outputs, and tensors of the body.
+/// Returns a library with one function (fields of GraphDef are merged). `returns`: outputs, and tensors of the body.
 inline std::string function(const std::string& name, const Names& inputs,
                             const std::vector<std::pair<std::string, std::string>>& returns, const std::string& nodes) {
   std::string signature = bytes(1, name), ret;
@@ -151,14 +151,14 @@ inline std::string inner_call(const std::string& name, const std::string& callee
 }
 
 using Tensors = std::vector<std::pair<std::string, std::string>>;  // keys and names
-/// Field 5 of MetaGraphDef.
+/// Returns a signature: field 5 of MetaGraphDef.
 inline std::string signature(const std::string& key, const Tensors& inputs, const Tensors& outputs) {
   std::string all;
   for (const auto& [name, of] : inputs) all += bytes(1, bytes(1, name) + bytes(2, bytes(1, of)));
   for (const auto& [name, of] : outputs) all += bytes(2, bytes(1, name) + bytes(2, bytes(1, of)));
   return bytes(5, bytes(1, key) + bytes(2, all));
 }
-/// `more`: signatures; the node that restores the variables.
+/// Returns a MetaGraphDef. `more`: signatures; the node that restores the variables.
 inline std::string meta_graph(const std::string& graph, const std::string& more, const Names& tags = {"serve"}) {
   std::string info;
   for (const std::string& tag : tags) info += bytes(4, tag);

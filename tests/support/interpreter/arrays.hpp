@@ -1,4 +1,4 @@
-// Arrays of double for the tests' interpreter, and what operations are made of.
+// Arrays of double for the tests' interpreter, and functions for building operations.
 #pragma once
 
 #include <stele/graph.hpp>
@@ -21,12 +21,12 @@ namespace stele_test::interpreter {
 
 using Extents = std::vector<std::int64_t>;
 
-/// Row-major.
+/// A row-major array.
 struct Array {
   Extents shape;
   std::vector<double> values;
 
-  /// Returns the position of the element at the end of `index`; an axis of one element is repeated.
+  /// Returns the position of the element at the end of `index`; an axis with one element is repeated.
   std::size_t offset(const Extents& index) const {
     std::int64_t position = 0;
     for (std::size_t k = 0; k < shape.size(); ++k) {
@@ -61,7 +61,7 @@ struct Call {
   Extents ints(std::string_view name) const { return values_of(arguments.ints, name); }
   std::int64_t integer(std::string_view name) const { return ints(name).at(0); }
   double real(std::string_view name) const { return values_of(arguments.doubles, name).at(0); }
-  /// The number of an operation of the family `scalar`.
+  /// Returns the number of an operation of the family `scalar`.
   double scalar() const {
     const stele::GraphArray& given = arguments.scalar.value();
     float value = 0;
@@ -87,7 +87,7 @@ inline std::size_t axis_of(std::int64_t axis, std::size_t rank) {
   require(-all <= axis && axis < all, "no axis " + std::to_string(axis));
   return static_cast<std::size_t>(axis < 0 ? axis + all : axis);
 }
-/// Returns a flag for each axis; none or DL4J's "all": all are set.
+/// Returns a flag for each axis; if there are none, or DL4J's "all", all flags are set.
 inline std::vector<bool> flags_of(const Extents& axes, std::size_t rank) {
   const bool all = axes.empty() || axes[0] == std::numeric_limits<std::int32_t>::max();
   std::vector<bool> flags(rank, all);
@@ -95,7 +95,7 @@ inline std::vector<bool> flags_of(const Extents& axes, std::size_t rank) {
   return flags;
 }
 
-/// Goes to the next index in row-major order.
+/// Advances to the next index in row-major order.
 inline void advance(Extents& index, const Extents& shape) {
   for (std::size_t k = shape.size(); k-- != 0 && ++index[k] == shape[k];) index[k] = 0;
 }
@@ -145,7 +145,7 @@ Array mapped(Array a, F f) {
 }
 inline double sum(double a, double b) { return a + b; }
 inline double product(double a, double b) { return a * b; }
-// They drop a NaN, as libnd4j does.
+// These functions ignore a NaN, as libnd4j does.
 inline double larger(double a, double b) { return std::fmax(a, b); }
 inline double smaller(double a, double b) { return std::fmin(a, b); }
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -208,7 +208,7 @@ inline Array joined(const Outputs& arrays, std::size_t axis) {
   for (const Array& a : arrays) all.push_back(&a);
   return joined(all, axis);
 }
-/// Keeps the axes, with one element each.
+/// Reduces axes but keeps them, with one element each.
 template <class F>
 Array folded(const Array& a, const std::vector<bool>& axes, double start, F fold) {
   Extents shape = a.shape, index(shape.size());

@@ -15,7 +15,7 @@
 
 namespace stele_test::interpreter {
 
-/// The image as NCHW, and back. "isNCHW" is 1 if the channels are last.
+/// Converts an image to NCHW, and back. "isNCHW" is 1 if the channels are last.
 inline Array channels_first(const Call& call) {
   return call.integer("isNCHW") != 0 ? permuted(call.in(0), {0, 3, 1, 2}) : call.in(0);
 }
@@ -37,7 +37,7 @@ struct Window {
         padding{call.integer("pH"), call.integer("pW")},
         dilation{call.integer("dH"), call.integer("dW")} {}
   std::int64_t span(std::size_t k) const { return (kernel[k] - 1) * dilation[k] + 1; }
-  /// In the mode "same", sets the padding before an image that is `large` and becomes `small`.
+  /// In the mode "same", sets the padding before an image that shrinks from `large` to `small`.
   void pad(std::size_t k, std::int64_t large, std::int64_t small) {
     if (same) padding[k] = std::max<std::int64_t>(0, (small - 1) * stride[k] + span(k) - large) / 2;
   }
@@ -57,7 +57,7 @@ struct Window {
       for (std::int64_t j = 0; j < kernel[1]; ++j) f(i, j);
     }
   }
-  /// Calls `f(element, row, column)` for the window of an output, without padding.
+  /// Calls `f(element, row, column)` for each element in the window of an output, without padding.
   template <class F>
   void visit(const Array& image, const Extents& output, std::int64_t channel, F f) const {
     each([&](std::int64_t i, std::int64_t j) {
@@ -75,7 +75,7 @@ inline double bias_of(const Call& call, std::int64_t channel) {
   const Array* bias = call.find("bias");
   return bias == nullptr ? 0 : bias->values.at(static_cast<std::size_t>(channel));
 }
-/// Weights: outputs (depthwise: of each input), inputs, rows, columns.
+/// Weights: outputs (for depthwise, per input), inputs, rows, columns.
 inline Array convolution(const Call& call, bool depthwise) {
   const Array x = channels_first(call), w = weights_of(call);
   Window window(call);
@@ -124,7 +124,7 @@ inline Array pool(const Call& call, bool average) {
   return formatted(call, make(shape, [&](const Extents& at) {
                      std::vector<double> seen;
                      window.visit(x, at, at[1], [&](double v, auto, auto) { seen.push_back(v); });
-                     require(whole || !seen.empty(), "a window of nothing but padding");
+                     require(whole || !seen.empty(), "a window that contains only padding");
                      if (!average) return *std::max_element(seen.begin(), seen.end());
                      if (whole) seen.resize(static_cast<std::size_t>(window.kernel[0] * window.kernel[1]));
                      return std::accumulate(seen.begin(), seen.end(), 0.0) / static_cast<double>(seen.size());

@@ -1,4 +1,4 @@
-// Operations for the tests' interpreter that are more than a function of one element.
+// Operations for the tests' interpreter that are not elementwise functions.
 #pragma once
 
 #include <algorithm>
@@ -92,7 +92,7 @@ inline Array gather(const Call& call) {
   shape.insert(after, indices.shape.begin(), indices.shape.end());
   return reshaped(joined(parts, axis), shape);
 }
-/// An index outside is an error: libnd4j reads other memory.
+/// An index outside the array is an error; libnd4j would read other memory.
 inline Array gather_nd(const Call& call) {
   const Array &x = call.in(0), &indices = call.in(1);
   const auto depth = static_cast<std::size_t>(indices.shape.back());
@@ -111,7 +111,7 @@ inline Array gather_nd(const Call& call) {
     return x(from);
   });
 }
-/// Calls work(i, row) for each row of `indices`, where it begins in `x`: the last axis has coordinates.
+/// Calls work(i, row) for each row of `indices`; the row's offset in `x` follows from the coordinates on the last axis.
 template <class F>
 void each_row(const Array& x, const Array& indices, F work) {
   const auto depth = static_cast<std::size_t>(indices.shape.back());
@@ -153,7 +153,7 @@ inline Array tile(const Call& call) {
     return x(i);
   });
 }
-/// The coordinates of what is not 0.
+/// Returns the coordinates of the nonzero elements.
 inline Array where(const Call& call) {
   const Array& x = call.in(0);
   Array out{{0, static_cast<std::int64_t>(x.shape.size())}, {}};
@@ -245,7 +245,7 @@ inline Array broadcast_to(const Call& call) {
   return make(shape, std::cref(call.in(0)));
 }
 inline Array cast(const Call& call) {
-  const std::int64_t dtype = call.integer("dst");  // of DL4J: 1 is bool, 7 to 14 are integers
+  const std::int64_t dtype = call.integer("dst");  // DL4J's number: 1 is bool, 7 to 14 are integers
   const bool whole = dtype >= 7 && dtype <= 14;
   return mapped(call.in(0), [&](double v) { return dtype == 1 ? (v != 0 ? 1.0 : 0.0) : whole ? std::trunc(v) : v; });
 }
