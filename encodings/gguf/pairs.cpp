@@ -112,7 +112,7 @@ class Reader {
       STELE_TRY_ASSIGN(const std::uint32_t element, in_.little<std::uint32_t>());
       const auto of = type_of_code(element);
       if (!of) return unknown_type(element);
-      if (*of == Type::array) return Error(Errc::unsupported, "an array of arrays in the key-value pairs");
+      if (*of == Type::array) return Error(Errc::unsupported, "the key-value pairs contain an array of arrays");
       STELE_TRY_ASSIGN(Value value, array(*of));
       return std::pair(PairType{Type::array, *of}, std::move(value));
     }();

@@ -177,7 +177,7 @@ class Literal {
           .offset(base_ + at_)
           .expected("a dtype of numbers")
           .found(shown(list()))
-          .hint("save each field as an array of its own");
+          .hint("save each field as a separate array");
     }
     const std::size_t begin = at_;
     STELE_TRY_ASSIGN(const std::string_view text, string());

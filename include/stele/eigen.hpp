@@ -16,7 +16,7 @@
 namespace stele::inline v0 {
 
 namespace detail {
-/// Plain objects only: modules do not store expressions and maps.
+/// True for plain objects only, because modules do not store expressions and maps.
 template <class T>
 concept EigenPlain = std::is_base_of_v<Eigen::PlainObjectBase<T>, T> && Element<typename T::Scalar>;
 

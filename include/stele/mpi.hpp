@@ -25,8 +25,8 @@ struct Options {
   LoadOptions load{};
   PrecisionSpec precision{};  ///< of saved parameters; optimizer state is unchanged
   /// The number of files. 0: one for each process, with its boxes, as torch.distributed.checkpoint writes them
-  /// (HuggingFaceStorageWriter). Otherwise files of whole tensors, to which all processes write together by MPI-IO, and
-  /// an index in the format of transformers.
+  /// (HuggingFaceStorageWriter). Otherwise, all processes together write files of whole tensors by MPI-IO, and an index
+  /// in the format of transformers.
   unsigned files = 0;
   /// Compares the bytes of replicas by their checksums. A difference is an error (malformed) with the tensor's path.
   bool verify_replicas = false;

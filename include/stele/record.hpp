@@ -383,7 +383,7 @@ Status load_into(M& module, const Snapshot& snapshot, const LoadOptions& options
     return detail::load_object(snapshot, *detail::module_info<M>(), &module, detail::LoadMode::in_place, options);
   });
 }
-/// Writes a record into an existing module. Same guarantees as for a Snapshot.
+/// Writes a record into an existing module. Gives the same guarantees as for a Snapshot.
 template <class M>
 Status load_into(M& module, const Record<M>& record, const LoadOptions& options = default_load_options()) {
   STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(record));

@@ -115,7 +115,7 @@ Result<std::vector<Recoding>> all_to_floats(const Snapshot& snapshot, const std:
   std::vector<Recoding> recodings;
   const auto& leaves = snapshot.data()->leaves;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (!is_block(leaves[i].dtype) && leaves[i].extra == no_index) continue;  // most leaves: LeafView costs more
+    if (!is_block(leaves[i].dtype) && leaves[i].extra == no_index) continue;  // avoids a LeafView for most leaves
     const LeafView leaf = snapshot.leaf(i);
     if (which && !which(leaf)) continue;
     auto recoding = to_floats(leaf);

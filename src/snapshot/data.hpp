@@ -101,11 +101,11 @@ struct Properties {
   std::map<std::string, std::string> types;  // key -> its type in the file, for keys whose type the Value does not show
 };
 
-/// The graph of operations: text of an entry in SnapshotData::left_out.
+/// The graph of operations: string of an entry in SnapshotData::left_out.
 inline constexpr std::string_view graph_part = "the graph: only its tensors are saved";
-/// Other parts of a checkpoint: texts of entries in SnapshotData::left_out.
+/// Other parts of a checkpoint: strings of entries in SnapshotData::left_out.
 inline constexpr std::string_view training_part = "the training configuration", optimizer_part = "the optimizer state";
-/// The code of a module: text of an entry in SnapshotData::left_out.
+/// The code of a module: string of an entry in SnapshotData::left_out.
 inline constexpr std::string_view program_part = "the program: only its tensors are saved";
 
 struct SnapshotData {

@@ -93,7 +93,7 @@ inline std::string get(std::uint32_t memo) { return "j" + little(memo, 4); }
 /// Sets the attributes of an object.
 inline std::string built(const std::string& object, const std::string& state) { return object + state + "b"; }
 
-// ---- what PyTorch calls
+// ---- calls of PyTorch
 
 inline std::string storage_of(std::string_view type, const std::string& key, std::int64_t count) {
   return tuple({text("storage"), global("torch", type), key, text("cpu"), number(count)}) + "Q";

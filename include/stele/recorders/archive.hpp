@@ -27,8 +27,8 @@ namespace stele::inline v0 {
 
 struct ArchiveOptions {
   /// On load, the tag to open; if empty, the newest, and saving the result adds a row for the other tags. On save, the
-  /// tag to write; if empty, "main". A tag has 1 to 128 characters of A-Z a-z 0-9 . _ -, must not consist of digits
-  /// only, end in a dot, or be a name that Windows reserves, or tags.txt. Upper and lower case are equivalent.
+  /// tag to write; if empty, "main". A tag has 1 to 128 characters of A-Z a-z 0-9 . _ -. It must not consist of
+  /// digits only, end in a dot, or be tags.txt or a name that Windows reserves. Upper and lower case are equivalent.
   std::string tag{};
   /// Refers to arrays that the file already contains instead of writing them again (found by CRC-32, then compared byte
   /// by byte).

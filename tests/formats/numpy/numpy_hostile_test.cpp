@@ -225,8 +225,7 @@ TEST_CASE("numpy: entries that are no tensors do not hide the others") {
     CHECK(reason("strings") == "the array contains strings: <U2");
     CHECK(reason("objects") == "the array contains pickled Python objects: |O");
     CHECK(reason("dates") == "the array contains dates or durations: <M8[ns]");
-    CHECK(reason("fields") ==
-          "the array has a structured dtype: [('a', '<f4')]; save each field as an array of its own");
+    CHECK(reason("fields") == "the array has a structured dtype: [('a', '<f4')]; save each field as a separate array");
     CHECK(reason("void").find("set NpyOptions::void2") != std::string::npos);
     CHECK(reason("large") == "the header of the array is too large: 65535");
     CHECK(reason("later") == "the version of the array's format is unknown: 4.0");
