@@ -327,6 +327,54 @@ class Errors(InFolder):
         self.assertEqual(list(self.path("").iterdir()), [])
 
 
+class Mistakes(InFolder):
+    """A word that the command does not know is one line, with the word that was probably meant."""
+
+    def refused(self, *arguments):
+        status, out, err = run(*arguments, cwd=self.folder.name)
+        self.assertEqual((status, out, err.count(b"\n")), (2, b"", 1), (arguments, err))
+        self.assertTrue(err.startswith(b"stele: "), err)
+        return err.decode()
+
+    def test_words_of_the_command_line(self):
+        for arguments, expected in (((), "a command is missing; see stele --help"),
+                                    (("inspct", DIGITS_PT), "there is no command inspct; did you mean inspect?"),
+                                    (("nothing",), "there is no command nothing; stele --help lists them"),
+                                    (("help", "convrt"), "there is no command convrt; did you mean convert?"),
+                                    (("--jsn", "inspect", DIGITS_PT), "there is no option --jsn before the command; see stele --help"),
+                                    (("--versoin",), "stele has no option --versoin; did you mean --version?"),
+                                    (("inspect", DIGITS_PT, "--tre"), "inspect has no option --tre; did you mean --tree?"),
+                                    (("convert", "--precison=f16"), "convert has no option --precison; did you mean --precision?"),
+                                    (("hash", DIGITS_PT, "-z"), "hash has no option -z; see stele hash --help"),
+                                    (("inspect",), "inspect: file is required; see stele inspect --help"),
+                                    (("tags", "a", "b"), "tags does not expect b; see stele tags --help")):
+            self.assertEqual(self.refused(*arguments), f"stele: {expected}\n")
+        error = json.loads(run("inspect", DIGITS_PT, "--json", "--tre")[1])["error"]
+        self.assertEqual((error["message"], error["hint"]), ("inspect has no option --tre", "did you mean --tree?"))
+
+    def test_names_and_patterns(self):
+        for arguments, similar in ((("inspect", DIGITS_PT, "hiden.*"), "hidden.*"), (("inspect", DIGITS_PT, "*.wieght"), "*.weight"),
+                                   (("inspect", DIGITS_PT, "hidden.*.wieght"), "hidden.*.weight"), (("inspect", DIGITS_PT, "hiddne*"), "hidden*"),
+                                   (("inspect", DIGITS_PT, "head.biass"), "head.bias"),
+                                   (("inspect", DIGITS_PT, "--values", "head.wieght[0]"), "head.weight"),
+                                   (("extract", DIGITS_PT, "head.wieght", "-o", "x.npy"), "head.weight"),
+                                   (("convert", DIGITS_PT, "x.stele", "--only", "hidden.*", "--only", "haed.*"), "head.*"),
+                                   (("convert", DIGITS_PT, "x.stele", "--transpose", "*.wight"), "*.weight"),
+                                   (("convert", DIGITS_PT, "x", "--to", "safetensor"), "safetensors"),
+                                   (("embed", DIGITS_PT, "-o", "x.hpp", "--only", "hed.bias"), "head.bias"),
+                                   (("diff", DIGITS_PT, DIGITS_PT, "--only", "hed.*"), "head.*")):
+            self.assertTrue(self.refused(*arguments).endswith(f"; did you mean {similar}?\n"), arguments)
+        self.assertNotIn("did you mean", self.refused("inspect", DIGITS_PT, "decoder.layers.*"))
+        note = "--except hiden.* matches nothing; did you mean hidden.*?"
+        self.assertEqual(document("convert", DIGITS_PT, self.path("x.stele"), "--except", "hiden.*")["notes"], [note])
+        self.assertIn(f"note: {note}\n".encode(), run("embed", DIGITS_PT, "-o", self.path("x.hpp"), "--except", "hiden.*")[2])
+
+    def test_help(self):
+        for command in ("inspect", "convert", "completion", "help"):
+            self.assertEqual(succeed("help", command), succeed(command, "--help"))
+        self.assertEqual(succeed("help"), succeed("--help"))
+
+
 class Convert(InFolder):
     def test_rules_without_effect_are_named(self):
         notes = document("convert", DIGITS_PT, self.path("n.stele"), "--rename", "^nothing=x", "--rename", r"^head\.=last.")["notes"]

@@ -268,6 +268,74 @@ void Commands::add_all() {
 
 }  // namespace
 
+namespace {
+
+/// Returns the names of an app's long options: --out.
+std::vector<std::string> options_of(const CLI::App& app) {
+  std::vector<std::string> all;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) all.push_back("--" + name);
+  }
+  return all;
+}
+
+std::vector<std::string> names_of_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  return names;
+}
+
+Error wrong(const std::string& message, const std::string& hint) {
+  return Error(Errc::invalid_argument, message).hint(hint);
+}
+
+Error no_command(const CLI::App& app, const std::string& word) {
+  const std::string similar = did_you_mean(word, names_of_commands(app));
+  return wrong("there is no command " + word, similar.empty() ? "stele --help lists them" : similar);
+}
+
+/// Returns an error about the first word that the command line should not have, or about one that it lacks.
+Error wrong_arguments(const CLI::App& app, const CLI::ParseError& error) {
+  const auto parsed = app.get_subcommands();
+  const CLI::App& at = parsed.empty() || !app.remaining().empty() ? app : *parsed.front();
+  const bool before = &at == &app;
+  const std::string command = at.get_name();
+  const std::string help = before ? "see stele --help" : "see stele " + command + " --help";
+  const std::vector<std::string> words = at.remaining();
+  const auto option = std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with('-'); });
+  if (option != words.end()) {
+    const std::string name = option->substr(0, option->find('='));
+    const std::string similar = name.starts_with("--") ? did_you_mean(name, options_of(at)) : "";
+    if (!similar.empty()) return wrong(command + " has no option " + name, similar);
+    return before ? wrong("there is no option " + name + " before the command", help)
+                  : wrong(command + " has no option " + name, help);
+  }
+  if (!words.empty() && parsed.empty()) return no_command(app, words.front());
+  if (!words.empty()) return wrong(command + " does not expect " + words.front(), help);
+  return wrong(parsed.empty() ? "a command is missing" : command + ": " + error.what(), help);
+}
+
+/// Prints an error about wrong arguments. Returns the exit status.
+int fail(int argc, const char* const* argv, const Error& error) {
+  if (std::any_of(argv, argv + argc, [](const std::string_view word) { return word == "--json"; })) {
+    Terminal terminal({.json = true});
+    Document(terminal, "stele.error/1").member("error", to_value(error));
+  } else {
+    std::fprintf(stderr, "stele: %s; %s\n", safe(error.message()).c_str(), safe(error.hint()).c_str());
+  }
+  return exit_failed;
+}
+
+/// Returns the help of a command, or the overview for an empty name; nullopt if there is no such command.
+std::optional<std::string> help_of(const CLI::App& app, const std::string& name) {
+  if (name.empty()) return app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
+  const auto found = app.get_subcommands([&](const CLI::App* sub) { return sub->get_name() == name; });
+  return found.empty() ? std::nullopt : std::optional(found.front()->help(app.get_name()));
+}
+
+}  // namespace
+
 std::optional<Arguments> parse_arguments(int argc, const char* const* argv, int& status) {
   CLI::App app("Looks at, converts, checks and compares model files", "stele");
   Arguments arguments;
@@ -280,20 +348,23 @@ std::optional<Arguments> parse_arguments(int argc, const char* const* argv, int&
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   CLI::App* const manual = app.add_subcommand("manual", "Print the manual page, in roff");
+  std::string topic;
+  CLI::App* const help = app.add_subcommand("help", "Print the help of a command, or this overview");
+  help->add_option("command", topic, "A command of stele");
   app.footer(
       "Exit status: 0 success; 1 the answer is no (files differ, a file is damaged); 2 an error.\n"
       "stele COMMAND --help explains a command, with examples.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const bool help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
-    if (!help && std::any_of(argv, argv + argc, [](const std::string_view word) { return word == "--json"; })) {
-      Terminal terminal({.json = true});
-      Document(terminal, "stele.error/1").member("error", to_value(Error(Errc::invalid_argument, error.what())));
-      status = exit_failed;
-      return std::nullopt;
-    }
-    status = app.exit(error) == 0 ? exit_ok : exit_failed;
+    const bool help_asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
+    status = help_asked ? app.exit(error) : fail(argc, argv, wrong_arguments(app, error));
+    return std::nullopt;
+  }
+  if (help->parsed()) {
+    const auto text = help_of(app, topic);
+    if (text) Terminal(arguments.common).print(*text);
+    status = text ? exit_ok : fail(argc, argv, no_command(app, topic));
     return std::nullopt;
   }
   if (completion->parsed() || manual->parsed()) {

@@ -120,12 +120,15 @@ Result<Snapshot> transformed(const Convert& options, Snapshot snapshot, bool sta
     if (state && !options.only.empty()) {
       by.keep = [&](std::string_view path, const LeafView*) { return any(options.only, path); };
     }
-    STELE_TRY_ASSIGN(snapshot, filter(snapshot, by));
+    auto chosen = filter(snapshot, by);
+    if (!chosen) return with_similar(chosen.error(), snapshot);
+    snapshot = *std::move(chosen);
   }
   for (const std::string& pattern : options.transpose) {
     auto turned = transpose(snapshot, pattern);
     if (!turned && state && turned.error().code() == Errc::not_found) continue;
-    STELE_TRY_ASSIGN(snapshot, std::move(turned));
+    if (!turned) return with_similar(turned.error(), snapshot);
+    snapshot = *std::move(turned);
   }
   if (!options.rename.empty()) {
     STELE_TRY_ASSIGN(const auto rules, rename_rules(options.rename));
@@ -291,6 +294,8 @@ Result<Report> write(const Convert& options, const Destination& to, Content& con
     STELE_TRY_ASSIGN(const auto idle, idle_rules(result.parameters, rules));
     content.notes.insert(content.notes.end(), idle.begin(), idle.end());
   }
+  STELE_TRY_ASSIGN(const auto idle, idle_patterns(result.parameters, "--except", options.except));
+  content.notes.insert(content.notes.end(), idle.begin(), idle.end());
   STELE_TRY_ASSIGN(result.parameters, transformed(options, result.parameters, false));
   if (mixture) {
     STELE_TRY_ASSIGN(result.parameters, quantize_gguf(result.parameters, options.precision));

@@ -85,7 +85,7 @@ Result<Differences> differences(const Diff& options, const Model& model_a, const
   };
   drop(names_a), drop(names_b);
   if (!options.only.empty() && names_a.empty() && names_b.empty()) {
-    return Error(Errc::not_found, "no tensor has a name that matches").expected(options.only.front());
+    return with_similar(Error(Errc::not_found, "no tensor has a name that matches").path(options.only.front()), a);
   }
   std::map<std::string_view, const Named*> by_name;
   for (const Named& named : names_b) by_name.emplace(named.name, &named);

@@ -241,7 +241,7 @@ Status print_elements(const Snapshot& snapshot, const std::string& what, std::ui
       found = snapshot.find(path);
     }
   }
-  if (!found) return Error(Errc::not_found, "no tensor has this name").path(path);
+  if (!found) return with_similar(Error(Errc::not_found, "no tensor has this name").path(path), snapshot);
   if (!has_numbers(found->dtype())) {
     return Error(Errc::unsupported, "elements of this dtype are not printed").path(path).found(name(found->dtype()));
   }

@@ -175,7 +175,11 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(const PrecisionSpec precision, parse_precision(options.precision));
   Snapshot snapshot = model.snapshot;
   if (!options.only.empty() || !options.except.empty()) {
-    STELE_TRY_ASSIGN(snapshot, filter(snapshot, {options.only, options.except, {}}));
+    STELE_TRY_ASSIGN(const auto idle, idle_patterns(snapshot, "--except", options.except));
+    for (const std::string& note : idle) terminal.note("note: " + note);
+    auto chosen = filter(snapshot, {options.only, options.except, {}});
+    if (!chosen) return with_similar(chosen.error(), snapshot);
+    snapshot = *std::move(chosen);
   }
   snapshot = with_precision(snapshot, precision, {.allow_overflow = options.allow_overflow});
   STELE_TRY_ASSIGN(Report report, losses_of_tags(model, options.opening));

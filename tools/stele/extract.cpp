@@ -62,7 +62,8 @@ Result<int> extract(const Extract& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(const auto names, names_of(model.snapshot));
   const auto found = std::find_if(names.begin(), names.end(), [&](const Named& n) { return n.name == options.name; });
   if (found == names.end()) {
-    return Error(Errc::not_found, "no tensor has this name").path(options.name).file(options.file);
+    return with_similar(Error(Errc::not_found, "no tensor has this name").path(options.name).file(options.file),
+                        model.snapshot);
   }
   const bool numpy = options.out.ends_with(".npy");
   const bool raw = options.out.ends_with(".bin") || options.out.ends_with(".raw");

@@ -13,12 +13,15 @@
 #include <utility>
 
 #include <stele/expansion.hpp>
+#include <stele/pattern.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/paddle.hpp>
 #include <stele/recorders/pytorch.hpp>
 #include <stele/transform.hpp>
+
+#include "base/similar.hpp"
 
 namespace stele::command {
 
@@ -244,8 +247,15 @@ Result<std::shared_ptr<const Format>> target_format(const std::string& name, con
   }
   if (const Format* const format = find_format(name)) return borrowed(format);
   std::string known;
-  for (const Format* format : stele::formats()) known += (known.empty() ? "" : " ") + std::string(format->name());
-  return Error(Errc::unsupported, "no format has this name").expected("one of " + known).found(name);
+  std::vector<std::string> names;
+  for (const Format* format : stele::formats()) {
+    names.emplace_back(format->name());
+    known += (known.empty() ? "" : " ") + names.back();
+  }
+  return Error(Errc::unsupported, "no format has this name")
+      .expected("one of " + known)
+      .found(name)
+      .hint(did_you_mean(name, names));
 }
 
 const CheckpointFormat* as_checkpoints(const Format& format) { return dynamic_cast<const CheckpointFormat*>(&format); }
@@ -361,8 +371,63 @@ Result<std::vector<Named>> names_of(const Snapshot& snapshot, const std::vector<
   std::erase_if(names, [&](const Named& named) {
     return std::none_of(patterns.begin(), patterns.end(), [&](const auto& p) { return matches(p, named.name); });
   });
-  if (names.empty()) return Error(Errc::not_found, "no tensor has a name that matches").expected(patterns.front());
-  return names;
+  if (!names.empty()) return names;
+  return with_similar(Error(Errc::not_found, "no tensor has a name that matches").path(patterns.front()), snapshot);
+}
+
+namespace {
+
+/// Returns the beginning of a name that has as many segments as `head`, the text before a pattern's first wildcard.
+std::string_view same_head(std::string_view name, std::string_view head) {
+  std::size_t end = 0;
+  for (auto dots = std::count(head.begin(), head.end(), '.'); dots > 0 && end != name.npos; --dots) {
+    end = name.find('.', end);
+    if (end != name.npos) ++end;
+  }
+  if (end == name.npos || head.empty() || head.ends_with('.')) return name.substr(0, end);
+  return name.substr(0, name.find('.', end));
+}
+
+}  // namespace
+
+std::string similar_pattern(const Snapshot& snapshot, std::string_view pattern) {
+  const auto names = names_of(snapshot);
+  if (!names) return {};
+  const std::size_t first = pattern.find_first_of("*?");
+  const auto reversed = [](std::string_view text) { return std::string(text.rbegin(), text.rend()); };
+  std::set<std::string> unique;
+  for (const auto& [name, leaf, tied] : *names) {
+    if (first == pattern.npos) {
+      unique.insert(name);
+      continue;
+    }
+    const std::size_t last = pattern.find_last_of("*?") + 1;
+    const std::string tail(same_head(reversed(name), reversed(pattern.substr(last))));
+    std::string candidate(same_head(name, pattern.substr(0, first)));
+    candidate.append(pattern.substr(first, last - first)).append(reversed(tail));
+    if (matches(candidate, name)) unique.insert(std::move(candidate));
+    if (unique.size() == detail::max_compared_names) break;
+  }
+  return did_you_mean(pattern, {unique.begin(), unique.end()});
+}
+
+Error with_similar(Error error, const Snapshot& snapshot) {
+  if (error.code() != Errc::not_found || !error.hint().empty()) return error;
+  const std::string pattern(error.path());
+  return std::move(error).hint(similar_pattern(snapshot, pattern));
+}
+
+Result<std::vector<std::string>> idle_patterns(const Snapshot& snapshot, const std::string& option,
+                                               const std::vector<std::string>& patterns) {
+  std::vector<std::string> notes;
+  for (const std::string& pattern : patterns) {
+    bool idle = true;
+    for (std::uint32_t i = 0; i < snapshot.nodes().size() && idle; ++i) idle = !matches(pattern, snapshot.path(i));
+    if (!idle) continue;
+    const std::string similar = similar_pattern(snapshot, pattern);
+    notes.push_back(option + " " + safe(pattern) + " matches nothing" + (similar.empty() ? "" : "; " + safe(similar)));
+  }
+  return notes;
 }
 
 Status for_each_leaf(const Snapshot& snapshot, std::size_t count, unsigned threads,

@@ -95,6 +95,13 @@ struct Named {
 Result<std::vector<Named>> names_of(const Snapshot& snapshot);
 /// Returns the names that match any of the patterns (stele/pattern.hpp); all without patterns.
 Result<std::vector<Named>> names_of(const Snapshot& snapshot, const std::vector<std::string>& patterns);
+/// Returns "did you mean X?", where X matches a tensor, for a name or pattern that matches none; "" if none is similar.
+std::string similar_pattern(const Snapshot& snapshot, std::string_view pattern);
+/// Returns an error (not_found) of a name or pattern, its path, with a similar one as its hint.
+Error with_similar(Error error, const Snapshot& snapshot);
+/// Returns a note for each pattern of an option that matches nothing.
+Result<std::vector<std::string>> idle_patterns(const Snapshot& snapshot, const std::string& option,
+                                               const std::vector<std::string>& patterns);
 
 /// Calls work(i, context) for each i below `count`, from several threads, or from one in order if the leaves are to be
 /// read in order. Returns the error with the smallest i.

@@ -11,6 +11,8 @@
 
 #include <unistd.h>
 
+#include "base/similar.hpp"
+
 namespace stele::command {
 
 namespace {
@@ -144,6 +146,11 @@ std::string json_text(const Value& value) {
 std::string error_text(const Error& error) {
   Error copy = error;
   return safe(spelled(std::move(copy).hint(spelled_hint(error.hint())).to_string()));
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string_view similar = detail::most_similar(word, candidates);
+  return similar.empty() ? "" : "did you mean " + std::string(similar) + "?";
 }
 
 std::string safe(std::string_view text) {

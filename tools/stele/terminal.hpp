@@ -41,6 +41,8 @@ std::string safe(std::string_view text);
 std::size_t columns(std::string_view text) noexcept;
 /// Returns an error as one line of safe() text, with the options of the command instead of the library's.
 std::string error_text(const Error& error);
+/// Returns "did you mean X?", or "" if no candidate is similar to `word`.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 /// Formats a number of bytes: "17 B", "1.2 MiB".
 std::string human_bytes(std::uint64_t bytes);
 /// Formats with groups of three digits: "1,234,567".
