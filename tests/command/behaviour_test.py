@@ -208,6 +208,30 @@ class Outputs(InFolder):
         succeed("convert", archive, archive, "--to-tag", "three", "--append")
         self.assertEqual(document("tags", archive)["tags"], ["one", "two", "three"])
 
+    def test_the_two_places_of_an_output(self):
+        folder = self.path("outputs")
+        folder.mkdir()
+        mlp = data("onnx") / "mlp.onnx"
+        for command, words, name in (("convert", (DIGITS_ST,), "o.stele"), ("repair", (DIGITS_ST,), "o.stele"),
+                                     ("split", (DIGITS_ST, "--size", "1M"), "o.stele"), ("import", (mlp,), "o.fb"),
+                                     ("extract", (DIGITS_ST, "head.bias"), "o.npy"), ("report", (DIGITS_ST,), "o.html"),
+                                     ("report", (DIGITS_ST, DIGITS_PT), "o.html"), ("embed", (DIGITS_ST,), "o.hpp")):
+            contents = []
+            for out in ((name,), ("-o", name), ("--out", name)):
+                succeed(command, *words, *out, cwd=folder)
+                files = list(folder.iterdir())
+                self.assertEqual(len(files), 1, (command, out))
+                contents.append(files[0].read_bytes())
+                files[0].unlink()
+            self.assertEqual(len(set(contents)), 1, command)
+            status, _, err = run(command, *words, "a.html" if command == "report" else "a.stele", "-o", name, cwd=folder)
+            self.assertEqual((status, list(folder.iterdir())), (2, []), command)
+            usage, = re.findall(r"Usage: (.*)", succeed(command, "--help"))
+            self.assertEqual("out" in usage, "-o," not in succeed(command, "--help"), usage)
+        self.assertIn(b"extract has two outputs", run("extract", DIGITS_ST, "head.bias", "a.npy", "-o", "b.npy")[2])
+        for command in ("convert", "extract"):
+            self.assertIn(b"required", run(command, DIGITS_ST, "head.bias" if command == "extract" else "--dry-run")[2])
+
     def test_the_reported_path_exists(self):
         for arguments in (("convert", DIGITS_PT, self.path("plain"), "--to", "stele"), ("merge", DIGITS_PT, "-o", self.path("more"), "--to", "stele")):
             out = document(*arguments)["out"]

@@ -21,6 +21,20 @@ struct Sub {
   std::shared_ptr<Options> options;
 };
 
+/// Leaves words that the help does not list out of its line of usage.
+class Help final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string text = Formatter::make_usage(app, std::move(name));
+    for (const CLI::Option* option : app->get_options()) {
+      const std::string word = " " + make_option_usage(option);
+      const std::size_t at = option->get_group().empty() && option->get_positional() ? text.rfind(word) : text.npos;
+      if (at != text.npos) text.erase(at, word.size());
+    }
+    return text;
+  }
+};
+
 class Commands {
  public:
   Commands(CLI::App& app, Arguments& arguments) : app_(app), arguments_(arguments) {}
@@ -47,6 +61,20 @@ class Commands {
         ->check(CLI::IsMember({"auto", "always", "never"}));
     sub.add_option("-j,--threads", to.threads, "Maximum number of threads; 0: all")->check(CLI::Range(0, 1024));
   }
+  /// Adds an output in both places: the last word, and -o. The help lists the first one.
+  static void output(CLI::App& sub, std::string& to, const char* listed, const char* hidden, const char* text) {
+    CLI::Option* const shown = sub.add_option(listed, to, text);
+    CLI::Option* const other = sub.add_option(hidden, to, text)->group("");
+    other->each([shown, other](const std::string&) {
+      if (shown->count() != 0) throw CLI::ExcludesError(shown->get_name(), other->get_name());
+      shown->required(false);
+    });
+  }
+  static void last_word(CLI::App& sub, std::string& to, const char* text) {
+    output(sub, to, "out", "-o,--out", text);
+    sub.get_option("out")->required();
+  }
+  static void after_o(CLI::App& sub, std::string& to, const char* text) { output(sub, to, "-o,--out", "out", text); }
   static void opening(CLI::App& sub, Opening& to) {
     sub.add_option("--names", to.names,
                    "Names for a file without names: a layout (.txt), a Paddle program, or a model");
@@ -149,7 +177,7 @@ void Commands::add_writing() {
                    "  stele convert big.pt big.safetensors.index.json --shard 5GB");
   Convert& c = *convert_.options;
   convert_.app->add_option("in", c.in, "A file or folder of any format")->required();
-  convert_.app->add_option("out", c.out, "The file or folder to write; the extension is its format")->required();
+  last_word(*convert_.app, c.out, "The file or folder to write; the extension is its format");
   convert_.app->add_option("--to", c.to, "The name of the format, if the extension is another");
   convert_.app->add_option("--precision", c.precision,
                            "Store floats as f64, f32, f16 or bf16, or matrices as blocks: q8_0, q4_K, "
@@ -184,7 +212,7 @@ void Commands::add_writing() {
   Import& i = *import_.options;
   import_.app->add_option("in", i.in, "An ONNX model, a SavedModel, a frozen graph (.pb), or a model of DL4J")
       ->required();
-  import_.app->add_option("out", i.out, "The file to write: .fb, .sdz, .sdnb, .zip or .onnx")->required();
+  last_word(*import_.app, i.out, "The file to write: .fb, .sdz, .sdnb, .zip or .onnx");
   import_.app->add_option("--shape", i.choice.shapes, "NAME=1,3,?: the shape of an input; ? stays open");
   import_.app->add_option("--output", i.choice.outputs, "The tensors that become outputs (default: the model's)");
   import_.app->add_option("--signature", i.choice.signature, "The function of a SavedModel (serving_default)");
@@ -198,7 +226,7 @@ void Commands::add_writing() {
   const auto repair_ = add<Repair>("repair", "Write what is whole of a damaged file, and list what is lost", repair,
                                    "  stele repair damaged.safetensors whole.safetensors");
   repair_.app->add_option("in", repair_.options->in, "A damaged file")->required();
-  repair_.app->add_option("out", repair_.options->out, "The file to write")->required();
+  last_word(*repair_.app, repair_.options->out, "The file to write");
   repair_.app->add_flag("--allow-loss", repair_.options->allow_loss, loss_text);
   opening(*repair_.app, repair_.options->opening);
 
@@ -215,8 +243,7 @@ void Commands::add_writing() {
                                  "  stele split model.safetensors part.safetensors\n"
                                  "  stele split model.pt part.pt --size 2GB");
   split_.app->add_option("in", split_.options->in, "A file or folder of any format")->required();
-  split_.app->add_option("out", split_.options->out, "part.EXT: the files are part.NAME.EXT, or part-1-of-N.EXT")
-      ->required();
+  last_word(*split_.app, split_.options->out, "part.EXT: the files are part.NAME.EXT, or part-1-of-N.EXT");
   split_.app->add_option("--size", split_.options->size, "Maximum bytes of tensors in a file, as 2GB");
   split_.app->add_option("--levels", split_.options->levels, "Levels of names that make a part (1)")
       ->check(CLI::Range(1, 64));
@@ -227,7 +254,8 @@ void Commands::add_writing() {
                                      "  stele extract model.pt fc.weight -o weight.npy");
   extract_.app->add_option("file", extract_.options->file, "A file or folder of any format")->required();
   extract_.app->add_option("name", extract_.options->name, "The tensor's name")->required();
-  extract_.app->add_option("-o,--out", extract_.options->out, "The file to write")->required();
+  after_o(*extract_.app, extract_.options->out, "The file to write");
+  extract_.app->get_option("--out")->required();
   extract_.app->add_option("--precision", extract_.options->precision, "Store floats as f64, f32, f16 or bf16");
   extract_.app->add_flag("--allow-overflow", extract_.options->allow_overflow, overflow_text);
   opening(*extract_.app, extract_.options->opening);
@@ -239,7 +267,7 @@ void Commands::add_pages() {
                                        "  stele report before.stele after.stele -o changes.html");
   report_.app->add_option("file", report_.options->a, "A file or folder of any format")->required();
   report_.app->add_option("b", report_.options->b, "A second file, to compare with");
-  report_.app->add_option("-o,--out", report_.options->out, "The page to write (report.html)");
+  after_o(*report_.app, report_.options->out, "The page to write (report.html)");
   report_.app->add_flag("--tensors", report_.options->tensors, tensors_text);
   report_.app->add_option("--title", report_.options->title, "The page's title");
   opening(*report_.app, report_.options->opening);
@@ -248,7 +276,7 @@ void Commands::add_pages() {
                                  "  stele embed model.safetensors -o model.hpp --precision f16\n"
                                  "  stele embed model.stele -o firmware.hpp --object");
   embed_.app->add_option("file", embed_.options->file, "A file or folder of any format")->required();
-  embed_.app->add_option("-o,--out", embed_.options->out, "The header to write (model.hpp)");
+  after_o(*embed_.app, embed_.options->out, "The header to write (model.hpp)");
   embed_.app->add_option("--name", embed_.options->name, "The constant's name (model)");
   embed_.app->add_option("--precision", embed_.options->precision, "Store floats as f64, f32, f16 or bf16");
   embed_.app->add_flag("--allow-overflow", embed_.options->allow_overflow, overflow_text);
@@ -302,6 +330,9 @@ Error wrong_arguments(const CLI::App& app, const CLI::ParseError& error) {
   const bool before = &at == &app;
   const std::string command = at.get_name();
   const std::string help = before ? "see stele --help" : "see stele " + command + " --help";
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
+    return wrong(command + " has two outputs: the last word and the one of -o", help);
+  }
   const std::vector<std::string> words = at.remaining();
   const auto option = std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with('-'); });
   if (option != words.end()) {
@@ -338,6 +369,7 @@ std::optional<std::string> help_of(const CLI::App& app, const std::string& name)
 
 std::optional<Arguments> parse_arguments(int argc, const char* const* argv, int& status) {
   CLI::App app("Looks at, converts, checks and compares model files", "stele");
+  app.formatter(std::make_shared<Help>());
   Arguments arguments;
   Commands(app, arguments).add_all();
   app.set_version_flag("--version", "stele " STELE_VERSION);

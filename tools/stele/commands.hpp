@@ -123,7 +123,7 @@ struct Tags {
 Result<int> tags(const Tags& options, Terminal& terminal);
 
 struct ReportPage {
-  std::string a, b{}, out = "report.html";
+  std::string a, b{}, out{};  // `b` that ends in .html is `out`; empty: report.html
   Opening opening{};
   std::string title{};
   bool tensors = false;  // compares tensors alone

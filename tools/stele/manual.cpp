@@ -14,6 +14,11 @@ std::vector<const CLI::App*> subcommands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+/// Returns the options that the help lists.
+std::vector<const CLI::Option*> listed_options(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
+}
+
 bool is_positional(const CLI::Option& option) { return option.get_positional() && option.get_lnames().empty(); }
 bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
 
@@ -90,13 +95,13 @@ std::string option_term(const CLI::Option& option) {
 
 std::string command_section(const CLI::App& sub) {
   std::string text = ".SS stele " + roff(sub.get_name());
-  for (const CLI::Option* option : sub.get_options()) {
+  for (const CLI::Option* option : listed_options(sub)) {
     if (!is_positional(*option)) continue;
     const std::string name = upper(option->get_name(true));
     text += " " + (option->get_required() ? name : "[" + name + "]");
   }
   text += "\n" + roff(sub.get_description()) + ".\n";
-  for (const CLI::Option* option : sub.get_options()) {
+  for (const CLI::Option* option : listed_options(sub)) {
     text += ".TP\n" +
             (is_positional(*option) ? "\\fI" + upper(option->get_name(true)) + "\\fR" : option_term(*option)) + "\n" +
             roff(option->get_description()) + "\n";
@@ -132,7 +137,7 @@ std::string bash_script(const CLI::App& app) {
   for (const CLI::App* sub : subcommands(app)) {
     names += (names.empty() ? "" : " ") + sub->get_name();
     std::string options, values, words;
-    for (const CLI::Option* option : sub->get_options()) {
+    for (const CLI::Option* option : listed_options(*sub)) {
       const std::string all = spellings(*option);
       const auto accepted = choices(*option);
       if (is_positional(*option)) {
@@ -189,7 +194,7 @@ std::string zsh_script(const CLI::App& app) {
     commands += "    " + quoted(sub->get_name() + ":" + zsh_text(sub->get_description()), quote) + "\n";
     cases += "    " + sub->get_name() + ")\n      _arguments -s";
     std::string rest = "*:file:_files";
-    for (const CLI::Option* option : sub->get_options()) {
+    for (const CLI::Option* option : listed_options(*sub)) {
       const auto accepted = choices(*option);
       const std::string action = accepted.empty() ? "_files" : "(" + joined(accepted) + ")";
       if (is_positional(*option)) {
@@ -233,7 +238,7 @@ std::string fish_script(const CLI::App& app) {
   for (const CLI::App* sub : subcommands(app)) {
     text += "complete -c stele -f -n __fish_use_subcommand -a " + sub->get_name() + " -d " +
             quoted(sub->get_description(), quote) + "\n";
-    for (const CLI::Option* option : sub->get_options()) {
+    for (const CLI::Option* option : listed_options(*sub)) {
       const auto accepted = choices(*option);
       std::string line = "complete -c stele -n '__fish_seen_subcommand_from " + sub->get_name() + "'";
       if (is_positional(*option)) {

@@ -383,7 +383,10 @@ void write_tensors(Page& page, const Model& a, const Content& content, bool two)
 
 }  // namespace
 
-Result<int> report(const ReportPage& options, Terminal& terminal) {
+Result<int> report(const ReportPage& given, Terminal& terminal) {
+  ReportPage options = given;
+  if (options.out.empty() && options.b.ends_with(".html")) options.out = std::exchange(options.b, {});
+  if (options.out.empty()) options.out = "report.html";
   STELE_TRY_ASSIGN(const Model a, open_model(options.a, options.opening, terminal.common().threads));
   std::optional<Model> b;
   if (!options.b.empty()) {
