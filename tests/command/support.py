@@ -33,6 +33,7 @@ def run(*arguments, **options):
     options.setdefault("timeout", 240)
     done = subprocess.run([STELE, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, **options)
     assert done.returncode in (0, 1, 2), f"stele {arguments}: status {done.returncode}\n{done.stderr.decode(errors='replace')}"
+    assert b"Options::" not in done.stderr and b"stele::" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr
 
 

@@ -83,6 +83,10 @@ struct Spelling {
   std::string_view library, command;
 };
 constexpr Spelling spellings[] = {
+    {"save at a precision with a Float (FullPrecision), which makes floats of it, or set SaveOptions::allow_loss",
+     "pass --precision f32, which makes floats of it, or --allow-loss"},
+    {"save with stele::mpi, or set SaveOptions::allow_loss", "pass --allow-loss"},
+    {"or set SaveOptions::allow_loss", "or pass --allow-loss"},
     {"set SaveOptions::allow_loss", "pass --allow-loss"},
     {"set SaveOptions::format", "pass --to FORMAT"},
     {"set LoadOptions::part to", "pass --part"},
@@ -93,9 +97,14 @@ constexpr Spelling spellings[] = {
     {"set PytorchOptions::part", "pass --part PATH"},
     {"set PytorchOptions::ignore_checksums", "pass --ignore-checksums"},
     {"raise LoadOptions::limits.tensor_bytes and total_bytes", "pass --limit SIZE"},
+    {"raise LoadOptions::limits.total_bytes", "pass --limit SIZE"},
+    {"the tensors exceed LoadOptions::limits", "the tensors exceed the limit"},
     {"with ImportOptions::shapes", "with --shape NAME=1,3,?"},
     {"with ImportOptions::mappings", "with stele import --mappings FILE"},
+    {"set ImportOptions::signature or ImportOptions::outputs", "pass --signature or --output to stele import"},
     {"set ImportOptions::outputs", "pass --output NAME to stele import"},
+    {"import_tensorflow() of stele/import.hpp reads", "stele import reads"},
+    {"a key of PytorchOptions", "a key of the checkpoint's parts"},
     {"PytorchOptions::buffers", "--buffers"},
     {"PytorchOptions::optimizer", "--optimizer"},
     {"PytorchOptions::parameters", "--parameters"},
@@ -103,6 +112,11 @@ constexpr Spelling spellings[] = {
     {"see stele::formats()", "see stele formats"},
     {"join them with stele::merge", "join them with stele merge"},
     {"save to another path, or set FileSinkOptions::allow_nonatomic", "choose another name"},
+    {"save to another path, set FileSinkOptions::allow_nonatomic, or define Format::may_replace",
+     "choose another name"},
+    {"choose another name, or set FileSinkOptions::allow_nonatomic", "choose another name"},
+    {"save elsewhere, or pass FileSinkOptions::allow_nonatomic", "choose another name"},
+    {", or raise max_name_bytes of GgufFormat", ""},
     {"read a FIFO or device as a stream, with stele::spool", "pass it as standard input: - instead of the name"},
 };
 
@@ -117,10 +131,11 @@ std::string spelled(std::string_view text) {
   return out;
 }
 
-/// Returns a hint without names that only a C++ program can use.
+/// Returns a hint without names that only a C++ program can use; names of a file may have colons.
 std::string spelled_hint(std::string_view hint) {
   std::string text = spelled(hint);
-  return text.find("::") == text.npos ? text : "only a C++ program can: " + text;
+  const bool plain = text.find("::") == text.npos || text.starts_with("did you mean ");
+  return plain ? text : "the library has an option for this, the command has none";
 }
 
 /// Returns a value as JSON in which strings have escapes for all that a terminal obeys.
