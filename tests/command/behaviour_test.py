@@ -36,14 +36,14 @@ class Inspect(InFolder):
     def test_values(self):
         numbers = [float(i) for i in range(24)]
         file = safetensors(self.path("v.safetensors"), {"x[0]": ("F32", [2, 3, 4], floats(*numbers))})
-        self.assertEqual(succeed("inspect", file, "--values", "x[0][1, :, ::2]"),
+        self.assertEqual(succeed("inspect", file, "--print", "x[0][1, :, ::2]"),
                          "x[0]  f32 [2, 3, 4]\n[[12 14]\n [16 18]\n [20 22]]\n")
-        self.assertEqual(succeed("inspect", file, "--values", "x[0][..., -1]").splitlines()[1:], ["[[3 7 11]", " [15 19 23]]"])
-        self.assertEqual(succeed("inspect", file, "--values", "x[0][0, 0, ::-1]").splitlines()[1], "[3 2 1 0]")
-        found = document("inspect", file, "--values", "x[0]", "--max-values", "5")
+        self.assertEqual(succeed("inspect", file, "--print", "x[0][..., -1]").splitlines()[1:], ["[[3 7 11]", " [15 19 23]]"])
+        self.assertEqual(succeed("inspect", file, "--print", "x[0][0, 0, ::-1]").splitlines()[1], "[3 2 1 0]")
+        found = document("inspect", file, "--print", "x[0]", "--max-print", "5")
         self.assertEqual((found["shape"], found["values"]), ([2, 3, 4], ["0", "1", "2", "3", "4"]))
         for wrong in ("x[0][2]", "x[0][0,0,0,0]", "x[0][a]", "x[0][::0]", "x[0][..., ...]", "y", "y[0]"):
-            self.assertEqual(run("inspect", file, "--values", wrong)[0], 2, wrong)
+            self.assertEqual(run("inspect", file, "--print", wrong)[0], 2, wrong)
 
     def test_statistics_in_a_tree(self):
         file = safetensors(self.path("s.safetensors"), {"a.b": ("F32", [2], floats(1, -2))})
@@ -54,6 +54,45 @@ class Inspect(InFolder):
         self.assertEqual([t["name"] for t in found["tensors"]], ["hidden.0.weight"])
         self.assertEqual(found["total"]["tensors"], 3)
         self.assertEqual(run("inspect", DIGITS_ST, "nothing.*")[0], 2)
+
+    def test_several_files(self):
+        missing = self.path("missing")
+        files = [str(f) for f in (DIGITS_ST, missing, DIGITS_PT)]
+        status, out, err = run("inspect", *files, "hidden.*")
+        self.assertEqual(status, 2)
+        self.assertRegex(out.decode(), rf"(?s)^{re.escape(files[0])}  safetensors\n.*\n3 tensors.*\n\n{re.escape(files[2])}  pytorch\n.*\n3 tensors")
+        self.assertEqual((err.count(b"\n"), files[1].encode() in err), (1, True))
+        found = document("inspect", *files, "hidden.*", status=2)
+        self.assertEqual((found["schema"], [f["file"] for f in found["files"]]), ("stele.inspect/1", files))
+        self.assertEqual([("error" in f, len(f.get("tensors", ()))) for f in found["files"]], [(False, 3), (True, 0), (False, 3)])
+        one = document("inspect", DIGITS_PT, "hidden.*")
+        self.assertEqual({"schema": one["schema"], **found["files"][2]}, one)
+        self.assertEqual(document("inspect", DIGITS_PT, "--only", "hidden.*"), one)
+        self.assertEqual(len(document("inspect", DIGITS_PT, DIGITS_ST)["files"]), 2)
+        self.assertEqual(succeed("inspect", files[0], files[2], "--print", "head.bias[0]"),
+                         "".join(f"{sep}{f}\nhead.bias  f32 [10]\n-0.101362154\n" for sep, f in (("", files[0]), ("\n", files[2]))))
+        found = document("inspect", *files, "--print", "head.bias[0]", status=2)
+        self.assertEqual([f.get("values") for f in found["files"]], [["-0.101362154"], None, ["-0.101362154"]])
+        pattern = self.path("head.*")  # the name of a file
+        shutil.copy(DIGITS_ST, pattern)
+        self.assertEqual(len(document("inspect", DIGITS_PT, "head.*", cwd=self.folder.name)["files"]), 2)
+        self.assertEqual(len(document("inspect", DIGITS_PT, "--only", "head.*", cwd=self.folder.name)["tensors"]), 2)
+        self.assertIn(b"no file has this name, either", run("inspect", DIGITS_ST, missing)[2])
+        for old in ("--values", "--max-values"):
+            self.assertEqual(run("inspect", DIGITS_ST, old, "1")[0], 2)
+
+    def test_long_metadata_is_shortened(self):
+        texts = {"short": "a", "long": "{'" + "\u00e9" * 200 + "'}", "k" * 90: "z" * 120, "bell": "\a" * 99}
+        file = safetensors(self.path("m.safetensors"), {"x": ("U8", [1], b"1")}, texts)
+        lines = {line.split()[0]: line for line in succeed("inspect", file).splitlines()[1:5]}
+        self.assertEqual(lines["short"], "  short  a")
+        self.assertLessEqual(max(len(lines["long"]), len(lines["bell"])), 100)
+        self.assertRegex(lines["long"], r"\u00e9{50,}\u2026 \(404 bytes\)$")
+        self.assertRegex(lines["k" * 90], r"  z+\u2026 \(120 bytes\)$")
+        self.assertIn(texts["long"], succeed("inspect", file, "-v"))
+        self.assertEqual(document("inspect", file)["metadata"], texts)
+        for pth in (DIGITS_PT, data("pytorch") / "adam.pt"):
+            self.assertLessEqual(max(len(line) for line in succeed("inspect", pth).splitlines() if line.startswith("  ")), 100)
 
     def test_a_huge_sparse_file(self):
         extents = [25 * 2 ** 20, 1024]
@@ -116,7 +155,7 @@ class Blocks(InFolder):
         # Statistics, values and differences are those of the numbers.
         statistics = {t["name"]: t for t in document("inspect", self.path("q.gguf"), "--stats")["tensors"]}
         self.assertLess(abs(statistics["hidden.0.weight"]["stats"]["mean"]), 1)
-        self.assertIn(".", succeed("inspect", self.path("q.gguf"), "--values", "hidden.0.weight[0,:4]"))
+        self.assertIn(".", succeed("inspect", self.path("q.gguf"), "--print", "hidden.0.weight[0,:4]"))
         self.assertEqual(run("diff", DIGITS_PT, self.path("q.gguf"), "--ignore-dtype", "--tensors")[0], 1)
         succeed("diff", DIGITS_PT, self.path("q.gguf"), "--ignore-dtype", "--atol", "0.05", "--tensors")
 
@@ -244,7 +283,7 @@ class Outputs(InFolder):
 class Errors(InFolder):
     def test_one_document(self):
         for arguments in (("hash", DIGITS_ST, "nothing"), ("verify", DIGITS_ST, "nothing"), ("inspect", "nothing"), ("hash",),
-                          ("hash", DIGITS_ST, "-a", "md5"), ("inspect", DIGITS_ST, "--values", "nothing")):
+                          ("hash", DIGITS_ST, "-a", "md5"), ("inspect", DIGITS_ST, "--print", "nothing")):
             status, out, _ = run(*arguments, "--json")
             self.assertEqual(status, 2)
             found = json.loads(out)
@@ -397,7 +436,7 @@ class Mistakes(InFolder):
         for arguments, similar in ((("inspect", DIGITS_PT, "hiden.*"), "hidden.*"), (("inspect", DIGITS_PT, "*.wieght"), "*.weight"),
                                    (("inspect", DIGITS_PT, "hidden.*.wieght"), "hidden.*.weight"), (("inspect", DIGITS_PT, "hiddne*"), "hidden*"),
                                    (("inspect", DIGITS_PT, "head.biass"), "head.bias"),
-                                   (("inspect", DIGITS_PT, "--values", "head.wieght[0]"), "head.weight"),
+                                   (("inspect", DIGITS_PT, "--print", "head.wieght[0]"), "head.weight"),
                                    (("extract", DIGITS_PT, "head.wieght", "-o", "x.npy"), "head.weight"),
                                    (("convert", DIGITS_PT, "x.stele", "--only", "hidden.*", "--only", "haed.*"), "head.*"),
                                    (("convert", DIGITS_PT, "x.stele", "--transpose", "*.wight"), "*.weight"),

@@ -25,7 +25,7 @@ def commands(file, folder):
     yield "inspect", file, "--stats"
     yield "inspect", file, "--tree"
     yield "inspect", file, "--json"
-    yield "inspect", file, "--values", "a"
+    yield "inspect", file, "--print", "a"
     yield "verify", file
     yield "hash", file
     yield "diff", file, file

@@ -43,9 +43,9 @@ def succeed(*arguments, **options):
     return out.decode()
 
 
-def document(*arguments, status=0):
+def document(*arguments, status=0, **options):
     """Run with --json; return the document."""
-    found, out, err = run(*arguments, "--json")
+    found, out, err = run(*arguments, "--json", **options)
     assert found == status, f"stele {arguments}: status {found}\n{out.decode()}{err.decode()}"
     return json.loads(out)
 

@@ -110,15 +110,19 @@ void Commands::add_looking() {
                                      "  stele inspect model.safetensors\n"
                                      "  stele inspect model.pt 'encoder.*' --tree\n"
                                      "  stele inspect model.stele --largest 5 --stats\n"
-                                     "  stele inspect model.onnx --values 'fc.weight[0:2, :]'");
-  inspect_.app->add_option("file", inspect_.options->file, "A file or folder of any format")->required();
-  inspect_.app->add_option("pattern", inspect_.options->pattern, "Show only tensors that match, as 'encoder.*'");
+                                     "  stele inspect model.onnx --print 'fc.weight[0:2, :]'");
+  inspect_.app
+      ->add_option("file", inspect_.options->files,
+                   "Files or folders of any format; then, if the last word names no file, a pattern as of --only")
+      ->required();
+  inspect_.app->add_option("--only", inspect_.options->only, "Show only tensors that match, as 'encoder.*'");
   inspect_.app->add_flag("--tree", inspect_.options->tree, "Show modules, with totals");
   inspect_.app->add_flag("--stats", inspect_.options->stats,
                          "Read the tensors: min, max, mean, std, norm, zeros, NaN, inf");
   inspect_.app->add_option("--largest", inspect_.options->largest, "Show only the N largest tensors, largest first");
-  inspect_.app->add_option("--values", inspect_.options->values, "Print the elements of NAME, or of NAME[0:2, :, -1]");
-  inspect_.app->add_option("--max-values", inspect_.options->max_values, "Maximum number of printed elements (1000)");
+  inspect_.app->add_option("--print", inspect_.options->print, "Print the elements of NAME, or of NAME[0:2, :, -1]");
+  inspect_.app->add_option("--max-print", inspect_.options->max_print, "Maximum number of printed elements (1000)");
+  inspect_.app->add_flag("-v,--verbose", inspect_.options->verbose, "Print metadata in full");
   opening(*inspect_.app, inspect_.options->opening);
   parts_of_checkpoints(*inspect_.app, inspect_.options->opening);
 

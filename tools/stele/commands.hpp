@@ -12,14 +12,15 @@
 namespace stele::command {
 
 struct Inspect {
-  std::string file;
-  std::string pattern{};
+  std::vector<std::string> files;  // the last one is a pattern, unless it names a file or `only` is given
+  std::string only{};              // a pattern
   Opening opening{};
   bool tree = false;
   bool stats = false;
   std::size_t largest = 0;
-  std::string values{};  // NAME or NAME[slice]
-  std::uint64_t max_values = 1000;
+  bool verbose = false;
+  std::string print{};  // NAME or NAME[slice]
+  std::uint64_t max_print = 1000;
 };
 Result<int> inspect(const Inspect& options, Terminal& terminal);
 

@@ -125,12 +125,11 @@ Result<std::vector<Range>> parse_slice(std::string_view text, std::span<const Ex
 /// Prints the chosen elements, like NumPy: the last axis in a line.
 class Printer {
  public:
-  Printer(const LeafView& leaf, std::vector<Range> ranges, std::uint64_t max_values, Terminal& terminal)
-      : leaf_(leaf), ranges_(std::move(ranges)), left_(max_values), terminal_(terminal) {}
+  Printer(const LeafView& leaf, std::vector<Range> ranges, std::uint64_t max_elements, Terminal& terminal)
+      : leaf_(leaf), ranges_(std::move(ranges)), left_(max_elements), terminal_(terminal) {}
 
-  Status run() {
+  Status run(Document& document) {
     if (terminal_.json()) {
-      Document document(terminal_, "stele.values/1");
       document.member("name", Value(leaf_.path()));
       document.member("dtype", Value(name(leaf_.dtype())));
       Value::List shape;
@@ -139,15 +138,15 @@ class Printer {
       }
       document.member("shape", Value(std::move(shape)));
       document.begin_list("values");
-      STELE_TRY(walk(0, 0, &document));
+      Status status = walk(0, 0, &document);
       document.end_list();
-      return {};
+      return status;
     }
     terminal_.print(safe(leaf_.path()) + "  " + std::string(name(leaf_.dtype())) + " " + to_string(leaf_.shape()) +
                     "\n");
     STELE_TRY(walk(0, 0, nullptr));
     terminal_.print("\n");
-    if (left_ == 0 && skipped_ != 0) terminal_.note("and more elements: --max-values N prints more");
+    if (left_ == 0 && skipped_ != 0) terminal_.note("and more elements: --max-print N prints more");
     return {};
   }
 
@@ -229,7 +228,8 @@ std::string element_text(DType dtype, const std::byte* at, bool half) {
   return digits(static_cast<float>(numbers.at(half ? 1 : 0)));
 }
 
-Status print_elements(const Snapshot& snapshot, const std::string& what, std::uint64_t max_values, Terminal& terminal) {
+Status print_elements(const Snapshot& snapshot, const std::string& what, std::uint64_t max_elements, Document& document,
+                      Terminal& terminal) {
   std::string path = what;
   std::string_view slice;
   auto found = snapshot.find(path);
@@ -246,7 +246,7 @@ Status print_elements(const Snapshot& snapshot, const std::string& what, std::ui
     return Error(Errc::unsupported, "elements of this dtype are not printed").path(path).found(name(found->dtype()));
   }
   STELE_TRY_ASSIGN(auto ranges, parse_slice(slice, found->shape()));
-  return Printer(*found, std::move(ranges), max_values, terminal).run();
+  return Printer(*found, std::move(ranges), max_elements, terminal).run(document);
 }
 
 }  // namespace stele::command

@@ -14,6 +14,8 @@ std::string element_text(DType dtype, const std::byte* at, bool half = false);
 
 /// Prints the elements of `what`, a name or NAME[slice] with a slice as in NumPy: numbers, `begin:end:step`, `...`.
 /// Errors: not_found, invalid_argument (the slice), unsupported (strings and other dtypes without numbers).
-Status print_elements(const Snapshot& snapshot, const std::string& what, std::uint64_t max_values, Terminal& terminal);
+/// With --json, they are members of `document`.
+Status print_elements(const Snapshot& snapshot, const std::string& what, std::uint64_t max_elements, Document& document,
+                      Terminal& terminal);
 
 }  // namespace stele::command

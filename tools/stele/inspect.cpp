@@ -2,6 +2,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -14,13 +16,21 @@ namespace stele::command {
 
 namespace {
 
-/// Longest text of a metadata string in a line; --json has all of it.
-constexpr std::size_t max_line_bytes = 200;
+/// Maximum columns of a line of metadata; --verbose and --json have all of it.
+constexpr std::size_t max_columns = 100;
+constexpr std::size_t min_text_columns = 40;  // beside a long key
 
-std::string shortened(std::string_view text) {
-  std::string line = safe(text.substr(0, max_line_bytes));
-  if (text.size() > max_line_bytes) line += "… (" + grouped(text.size()) + " bytes)";
-  return line;
+/// Returns safe text of at most `max` columns, with its size in bytes if it is cut.
+std::string shortened(std::string_view text, std::size_t max) {
+  const std::string line = safe(text.substr(0, 4 * max));
+  if (line.size() >= text.size() && columns(line) <= max) return line;
+  const std::string end = "… (" + grouped(text.size()) + " bytes)";
+  std::size_t bytes = 0;
+  for (std::size_t left = max - columns(end); bytes < line.size(); ++bytes) {
+    const bool begins = (static_cast<unsigned char>(line[bytes]) & 0xc0U) != 0x80;
+    if (begins && left-- == 0) break;
+  }
+  return line.substr(0, bytes) + end;
 }
 
 /// The largest power of two, up to 4096, that divides an offset.
@@ -296,10 +306,18 @@ std::size_t value_count(const Snapshot& snapshot) {
       std::count_if(nodes.begin(), nodes.end(), [](const Node& n) { return n.kind == NodeKind::value; }));
 }
 
-void print_json(const Model& model, const std::vector<Named>& names, const std::vector<Statistics>& statistics,
-                const Sums& sums, const Facts& facts, Terminal& terminal) {
-  Document document(terminal, "stele.inspect/1");
-  document.member("file", Value(model.path));
+/// What is listed of a file.
+struct Listing {
+  Model model;
+  std::vector<Named> names{};
+  std::vector<Statistics> statistics{};
+  Sums sums{};
+  Facts facts{};
+  std::size_t ties = 0;
+};
+
+void print_json(const Listing& listing, Document& document) {
+  const auto& [model, names, statistics, sums, facts, ties] = listing;
   document.member("format", Value(model.format->name()));
   Value::Map metadata, origin, values;
   for (const auto& [key, text] : model.snapshot.metadata()) metadata.emplace_back(key, Value(text));
@@ -336,10 +354,13 @@ std::string property_text(const Value& value) {
   return text + ", ...] (" + grouped(list->size()) + ")";
 }
 
-void print_heading(const Model& model, const Facts& facts, Terminal& terminal) {
+void print_heading(const Model& model, const Facts& facts, bool verbose, Terminal& terminal) {
   terminal.print(terminal.paint(Style::heading, safe(model.path)) + "  " + std::string(model.format->name()) + "\n");
   const auto line = [&](const std::string& key, std::string_view text) {
-    terminal.print("  " + terminal.paint(Style::dim, safe(key)) + "  " + shortened(text) + "\n");
+    const std::string shown = safe(key);
+    const std::size_t left = max_columns - std::min(max_columns - min_text_columns, columns(shown) + 4);
+    terminal.print("  " + terminal.paint(Style::dim, shown) + "  " + (verbose ? safe(text) : shortened(text, left)) +
+                   "\n");
   };
   for (const auto& [key, text] : model.snapshot.origin()) line(key, text);
   for (const auto& [key, text] : model.snapshot.metadata()) line(key, text);
@@ -355,45 +376,104 @@ void print_heading(const Model& model, const Facts& facts, Terminal& terminal) {
   terminal.print("\n");
 }
 
-}  // namespace
+/// Removes a pattern from the end of the words, if the last one names no file.
+std::string take_pattern(std::vector<std::string>& words) {
+  std::error_code none;
+  if (words.size() < 2 || words.back() == "-" || std::filesystem::exists(words.back(), none)) return {};
+  std::string pattern = std::move(words.back());
+  words.pop_back();
+  return pattern;
+}
 
-Result<int> inspect(const Inspect& options, Terminal& terminal) {
-  STELE_TRY_ASSIGN(const Model model, open_model(options.file, options.opening, terminal.common().threads));
-  if (!options.values.empty()) {
-    STELE_TRY_ASSIGN(const Snapshot numbers, with_numbers(model.snapshot));
-    STELE_TRY(print_elements(numbers, options.values, options.max_values, terminal));
-    return exit_ok;
-  }
+Result<Listing> list(const Inspect& options, Model model, Terminal& terminal) {
+  Listing listing{std::move(model)};
+  const Snapshot& snapshot = listing.model.snapshot;
   std::vector<std::string> patterns;
-  if (!options.pattern.empty()) patterns.push_back(options.pattern);
-  STELE_TRY_ASSIGN(auto names, names_of(model.snapshot, patterns));
-  const Sums sums = sums_of(model.snapshot, names);
-  const auto ties =
+  if (!options.only.empty()) patterns.push_back(options.only);
+  STELE_TRY_ASSIGN(listing.names, names_of(snapshot, patterns));
+  auto& names = listing.names;
+  listing.sums = sums_of(snapshot, names);
+  listing.ties =
       static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [](const Named& n) { return n.tied; }));
   if (options.largest != 0) {
     std::stable_sort(names.begin(), names.end(), [&](const Named& a, const Named& b) {
-      return model.snapshot.leaf(a.leaf).byte_size() > model.snapshot.leaf(b.leaf).byte_size();
+      return snapshot.leaf(a.leaf).byte_size() > snapshot.leaf(b.leaf).byte_size();
     });
     if (names.size() > options.largest) names.resize(options.largest);
   }
-  std::vector<Statistics> statistics;
   if (options.stats) {
+    STELE_TRY_ASSIGN(const Snapshot numbers, with_numbers(snapshot));
+    STELE_TRY_ASSIGN(listing.statistics, statistics_of(numbers, names, terminal));
+  }
+  listing.facts = training_facts(listing.model, options, terminal.common().threads);
+  return listing;
+}
+
+Status inspect_file(const Inspect& options, const std::string& file, Document& document, Terminal& terminal) {
+  const bool several = options.files.size() > 1;
+  STELE_TRY_ASSIGN(Model model, open_model(file, options.opening, terminal.common().threads));
+  if (!options.print.empty()) {
     STELE_TRY_ASSIGN(const Snapshot numbers, with_numbers(model.snapshot));
-    STELE_TRY_ASSIGN(statistics, statistics_of(numbers, names, terminal));
+    if (several && !terminal.json()) terminal.print(terminal.paint(Style::heading, safe(file)) + "\n");
+    return print_elements(numbers, options.print, options.max_print, document, terminal);
   }
-  const Facts facts = training_facts(model, options, terminal.common().threads);
+  STELE_TRY_ASSIGN(const Listing listing, list(options, std::move(model), terminal));
   if (terminal.json()) {
-    print_json(model, names, statistics, sums, facts, terminal);
-    return exit_ok;
+    if (!several) document.member("file", Value(file));
+    print_json(listing, document);
+    return {};
   }
-  print_heading(model, facts, terminal);
+  print_heading(listing.model, listing.facts, options.verbose, terminal);
   if (options.tree) {
-    print_tree(model.snapshot, names, statistics, terminal);
+    print_tree(listing.model.snapshot, listing.names, listing.statistics, terminal);
   } else {
-    print_table(model.snapshot, names, statistics, terminal);
+    print_table(listing.model.snapshot, listing.names, listing.statistics, terminal);
   }
-  print_totals(sums, ties, terminal);
-  return exit_ok;
+  print_totals(listing.sums, listing.ties, terminal);
+  return {};
+}
+
+/// Prints each file, or the error of it. Returns the exit status.
+Result<int> inspect_files(const Inspect& options, Document& document, Terminal& terminal) {
+  int exit = exit_ok;
+  if (terminal.json()) document.begin_list("files");
+  for (const std::string& file : options.files) {
+    if (terminal.json()) {
+      document.begin_object();
+      document.member("file", Value(file));
+    } else if (&file != &options.files.front()) {
+      terminal.print("\n");
+    }
+    const Status status = inspect_file(options, file, document, terminal);
+    if (interrupted()) return Progress::cancelled();
+    if (!status) {
+      exit = exit_failed;
+      Error error = status.error();
+      if (error.file().empty()) error = std::move(error).file(file);
+      if (terminal.json()) {
+        document.member("error", command::to_value(error));
+      } else {
+        terminal.flush();
+        std::fprintf(stderr, "stele: %s\n", error_text(error).c_str());
+      }
+    }
+    if (terminal.json()) document.end_object();
+  }
+  return exit;
+}
+
+}  // namespace
+
+Result<int> inspect(const Inspect& given, Terminal& terminal) {
+  Inspect options = given;
+  if (options.only.empty()) options.only = take_pattern(options.files);
+  Document document(terminal, options.print.empty() ? "stele.inspect/1" : "stele.values/1");
+  if (options.files.size() > 1) return inspect_files(options, document, terminal);
+  const Status status = inspect_file(options, options.files.front(), document, terminal);
+  if (status) return exit_ok;
+  Error error = status.error();
+  const bool word = given.only != options.only && error.path() == options.only && error.hint().empty();
+  return word ? std::move(error).hint("no file has this name, either") : error;
 }
 
 }  // namespace stele::command

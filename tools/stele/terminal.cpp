@@ -291,32 +291,42 @@ void Table::print(Terminal& terminal) const {
   for (const auto& row : rows_) line([&](std::size_t i) -> const std::string& { return row[i]; }, Style::plain);
 }
 
-Document::Document(Terminal& terminal, std::string_view schema) : terminal_(terminal) {
-  if (std::exchange(terminal_.document_, true)) return;
-  terminal_.print("{\"schema\": " + json_text(Value(schema)));
-}
-
 Document::~Document() {
-  if (in_list_) end_list();
+  while (!open_.empty()) end();
 }
 
-void Document::member(std::string_view key, const Value& value) {
-  terminal_.print(",\n " + json_text(Value(key)) + ": " + json_text(value));
-}
-
-void Document::begin_list(std::string_view key) {
-  terminal_.print(",\n " + json_text(Value(key)) + ": [");
-  in_list_ = first_ = true;
-}
-
-void Document::item(const Value& value) {
-  terminal_.print((first_ ? "\n  " : ",\n  ") + json_text(value));
+void Document::next(std::string_view text) {
+  if (!std::exchange(terminal_.document_, true)) terminal_.print("{\"schema\": " + json_text(Value(schema_)));
+  terminal_.print((first_ ? "\n" : ",\n") + std::string(open_.size() + 1, ' ') + std::string(text));
   first_ = false;
 }
 
-void Document::end_list() {
-  terminal_.print(first_ ? "]" : "\n ]");
-  in_list_ = false;
+void Document::begin(char close) {
+  open_ += close;
+  first_ = true;
+}
+
+void Document::end() {
+  const char close = open_.back();
+  open_.pop_back();
+  terminal_.print((first_ ? "" : "\n" + std::string(open_.size() + 1, ' ')) + close);
+  first_ = false;
+}
+
+void Document::member(std::string_view key, const Value& value) {
+  next(json_text(Value(key)) + ": " + json_text(value));
+}
+
+void Document::begin_list(std::string_view key) {
+  next(json_text(Value(key)) + ": [");
+  begin(']');
+}
+
+void Document::item(const Value& value) { next(json_text(value)); }
+
+void Document::begin_object() {
+  next("{");
+  begin('}');
 }
 
 Value number(double d) { return std::isfinite(d) ? Value(d) : Value(); }

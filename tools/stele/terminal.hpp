@@ -102,20 +102,28 @@ class Table {
 /// command prints one object: an error adds its member to one that is begun.
 class Document {
  public:
-  /// `schema` is the first member of a new object: "stele.inspect/1".
-  Document(Terminal& terminal, std::string_view schema);
+  /// `schema` is the first member of a new object, which its first member begins: "stele.inspect/1".
+  Document(Terminal& terminal, std::string_view schema) : terminal_(terminal), schema_(schema) {}
   Document(const Document&) = delete;
   Document& operator=(const Document&) = delete;
   ~Document();
   void member(std::string_view key, const Value& value);
   void begin_list(std::string_view key);
   void item(const Value& value);
-  void end_list();
+  void end_list() { end(); }
+  /// Begins an object in a list. Its members follow.
+  void begin_object();
+  void end_object() { end(); }
 
  private:
+  void next(std::string_view text);
+  void begin(char close);
+  void end();
+
   Terminal& terminal_;
-  bool in_list_ = false;
-  bool first_ = true;
+  std::string schema_;
+  std::string open_;  // what closes the lists and objects that are begun
+  bool first_ = false;
 };
 
 /// Returns a number as a JSON value; null if it is not finite.
