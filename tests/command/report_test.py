@@ -57,17 +57,23 @@ class Report(InFolder):
         self.assertIn("default-src 'none'", text)
         return page
 
-    def in_browser(self, page, script="", size="1280,1600"):
-        """Return the document after its scripts and `script`, as a browser holds it."""
+    def in_browser(self, page, script="", width=1280):
+        """Return the result of `script`, which follows those of the page. A window has 500 pixels at least, so a narrower one is a frame."""
         if BROWSER is None:
             self.assertFalse(os.environ.get("STELE_NEVER_SKIP"), "chromium is missing")
             self.skipTest("chromium is missing: make report-test")
         file = self.path("driven.html")
         driver = ("<script>window.onerror = (m) => { document.documentElement.dataset.error = m; };</script>",
-                  f"<script>document.documentElement.dataset.result = JSON.stringify((() => {{ {script} }})() ?? null);</script>")
+                  f"<script>document.documentElement.dataset.result = JSON.stringify((() => {{ {script} }})() ?? null);"
+                  "if (parent !== window) parent.postMessage({...document.documentElement.dataset}, '*');</script>")
         text = page.read_text(encoding="utf-8")
         file.write_text(text.replace("<head>", "<head>" + driver[0]).replace("</body>", driver[1] + "</body>"), encoding="utf-8")
-        done = subprocess.run([BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--window-size={size}",
+        if width < 500:
+            frame, file = file, self.path("frame.html")
+            file.write_text("<!doctype html><html><script>onmessage = (m) => Object.assign(document.documentElement.dataset, m.data);</script>"
+                            f"<iframe src={frame.name} width={width} height=800 style='border: 0'></iframe></html>", encoding="utf-8")
+        done = subprocess.run([BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                               f"--window-size={max(width, 500)},1600",
                                f"--user-data-dir={self.path('profile')}", "--virtual-time-budget=5000", "--dump-dom", f"file://{file}"],
                               capture_output=True, timeout=200, text=True)
         root = re.search(r"<html[^>]*>", done.stdout)
@@ -162,6 +168,79 @@ class Report(InFolder):
         self.assertEqual(sorted(found["zoomed"]), ["hidden.0.bias", "hidden.0.weight", "hidden.1.weight"])
         self.assertEqual(found["crumbs"], ["all", "hidden"])
         self.assertTrue(found["inside"])
+
+    def wide(self):
+        """Return two files whose tables have long cells."""
+        names = [f"model.language_model.layers.{i}.self_attn.q_proj.weight" for i in range(5)]
+        numbers = floats(-4.09145e-05, -1.23456e-10, 3.33333e+10, math.nan)
+        a = self.path("a.stele")
+        succeed("convert", safetensors(self.path("a.safetensors"), {n: ("F32", [1, 1, 2, 2], numbers) for n in names}, {"k": "z" * 500}), a)
+        b = safetensors(self.path("b.safetensors"), {n: ("F32", [4], floats(1, 2, 3, i)) if i == 1 else ("F32", [1, 1, 2, 2], floats(1e-7, 2, 3, i))
+                                                     for i, n in enumerate(names)})
+        content = bytearray(a.read_bytes())
+        content[document("inspect", a)["tensors"][0]["offset"]] ^= 1
+        a.write_bytes(content)
+        return a, b
+
+    def test_a_page_of_1280_pixels_does_not_scroll(self):
+        scroll_bar = 15
+        self.page(*self.wide(), status=1)
+        found = self.in_browser(self.path("page.html"), """
+            return {window: innerWidth, page: document.documentElement.scrollWidth,
+                    tables: [...document.querySelectorAll('.scroll')].map((e) => e.scrollWidth - e.clientWidth)};""", 1280 - scroll_bar)
+        self.assertEqual(found, {"window": 1280 - scroll_bar, "page": 1280 - scroll_bar, "tables": [0, 0, 0]})
+
+    def test_a_narrow_page_has_cards(self):
+        self.page(*self.wide(), status=1)
+        found = self.in_browser(self.path("page.html"), """
+            const label = (cell) => getComputedStyle(cell, '::before').content.replace(/"/g, '');
+            const card = (row) => Object.fromEntries([...row.cells].filter((c) => c.offsetWidth > 0).map((c) => [label(c), c.textContent]));
+            const titles = (table) => [...document.querySelectorAll(`#${table} th`)].map((h) => h.textContent);
+            const labels = (table) => [...document.querySelector(`#${table} tbody tr`).cells].map(label);
+            return {page: document.documentElement.scrollWidth, cards: [...document.querySelectorAll('#tensors tbody tr')].map(card),
+                    inside: [...document.querySelectorAll('td, .card, #scale')].every((c) => c.getBoundingClientRect().right <= 390),
+                    titles: ['tensors', 'differences'].map(titles), labels: ['tensors', 'differences'].map(labels)};""", 390)
+        self.assertEqual((found["page"], found["inside"]), (390, True))
+        self.assertEqual([labels[1:] for labels in found["labels"]], [titles[1:] for titles in found["titles"]])
+        card = found["cards"][1]
+        self.assertEqual((card["dtype"], card["shape"], card["min"], card["max"]), ("f32", "[1, 1, 2, 2]", "-4.09145e-05", "3.33333e+10"))
+        self.assertEqual(card["flags"], "1 NaN")
+
+    def test_the_scale_of_differences(self):
+        def f16(*numbers):
+            return struct.pack(f"<{len(numbers)}e", *numbers)
+
+        numbers = (1, -0.333, 1e-5, 0.7)
+        tensors = {"equal": (("F32", floats(*numbers)),) * 2, "rounded": (("F32", floats(*numbers)), ("F16", f16(*numbers))),
+                   "back": (("BF16", b"".join(floats(x)[2:] for x in numbers)), ("F32", floats(*numbers))),
+                   "step": (("F32", floats(*numbers)), ("F32", floats(1 + 2 ** -23, *numbers[1:]))),
+                   "steps": (("F32", floats(*numbers)), ("F32", floats(1 + 2 ** -20, *numbers[1:]))),
+                   "some": (("F32", floats(*numbers)), ("F32", floats(1.01, *numbers[1:]))),
+                   "large": (("F32", floats(*numbers)), ("F32", floats(3, *numbers[1:]))),
+                   "nan": (("F32", floats(*numbers)), ("F32", floats(math.nan, *numbers[1:]))),
+                   "whole": (("I32", struct.pack("<4i", 100, 2, 3, 4)), ("I32", struct.pack("<4i", 100, 2, 3, 5))),
+                   "zero": (("F32", floats(0, 0, 0, 0)), ("F32", floats(0, 0, 0, 1e-9)))}
+        a, b = (safetensors(self.path(f"{side}.safetensors"), {n: (t[i][0], [4], t[i][1]) for n, t in tensors.items()})
+                for i, side in enumerate("ab"))
+        self.page(a, b)
+        text = self.path("page.html").read_text()
+        levels = {name: float(level) for level, name in re.findall(r"<tr[^>]* data-l=(\S+)><td class=n>(\w+)<", text)}
+        self.assertEqual({n for n, level in levels.items() if level == 0}, {"equal", "rounded", "back", "step"})
+        self.assertEqual({n for n, level in levels.items() if level == 1}, {"large", "nan", "zero"})
+        self.assertTrue(0 < levels["steps"] < 0.2 < levels["some"] < 0.8, levels)
+        self.assertTrue(0 < levels["whole"] < 1)
+        colours = self.in_browser(self.path("page.html"), """
+            const map = Object.fromEntries([...document.querySelectorAll('#treemap div')].map((c) => [c.title.split(':')[0], c.style.background]));
+            map.same = getComputedStyle(document.querySelector('#scale .same')).backgroundColor;
+            map.red = getComputedStyle(document.querySelector('#scale .ramp')).backgroundImage;
+            map.titles = [...document.querySelectorAll('#treemap div')].map((c) => c.title);
+            return map;""")
+        self.assertEqual({colours[n] for n in ("equal", "rounded", "back", "step")}, {colours["same"]})
+        self.assertIn(colours["large"], colours["red"])
+        self.assertNotIn(colours["some"], (colours["same"], colours["large"]))
+        self.assertIn("some: 16 B, differs by up to 1% of the largest number", colours["titles"])
+        self.page(a)
+        self.assertNotIn("id=scale", self.path("page.html").read_text())
 
     def test_twenty_thousand_tensors(self):
         tensors = {f"model.{i // 100}.{i % 100}.w": ("F32", [4], floats(i, 0, 1, 2)) for i in range(20001)}

@@ -81,6 +81,7 @@ class Page {
 struct Change {
   std::string kind{};  // "only in A", "only in B", "shape", "dtype", "values"; empty: equal
   std::string type_b{};
+  DType dtype_b = DType::none;
   std::optional<Comparison> numbers{};
 };
 
@@ -135,6 +136,7 @@ Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Name
     const LeafView right = b.leaf(*partner[i]);
     Change& change = changes[i];
     change.type_b = type_text(right);
+    change.dtype_b = right.dtype();
     if (!std::equal(left.shape().begin(), left.shape().end(), right.shape().begin(), right.shape().end())) {
       change.kind = "shape";
       return {};
@@ -151,6 +153,50 @@ Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Name
     return {};
   }));
   return changes;
+}
+
+/// Returns the distance between two numbers of a float dtype, relative to the larger one; 0 for other dtypes.
+double rounding_step(DType dtype) {
+  if (is_block(dtype)) {  // as if a sign and a fraction took all bits of an element
+    const BlockSize size = block_size(dtype);
+    return std::ldexp(1, 1 - static_cast<int>(size.bytes * 8 / size.elements));
+  }
+  switch (dtype) {
+    case DType::f64:
+    case DType::c128:
+      return std::ldexp(1, -52);
+    case DType::f32:
+    case DType::c64:
+      return std::ldexp(1, -23);
+    case DType::f16:
+      return std::ldexp(1, -10);
+    case DType::bf16:
+      return std::ldexp(1, -7);
+    case DType::f8_e4m3fn:
+    case DType::f8_e4m3fnuz:
+    case DType::f6_e2m3:
+      return std::ldexp(1, -3);
+    case DType::f8_e5m2:
+    case DType::f8_e5m2fnuz:
+    case DType::f6_e3m2:
+      return std::ldexp(1, -2);
+    case DType::f4_e2m1:
+      return std::ldexp(1, -1);
+    case DType::f8_e8m0:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+/// Returns the place of a difference on the map's scale, which is logarithmic: 0 for at most one rounding step, 1 for a
+/// difference as large as the tensor's numbers. `ratio` is relative to the largest of them.
+double difference_level(double ratio, double step) {
+  constexpr double least = 0.05;  // visible
+  if (ratio <= step) return 0;
+  if (ratio >= 1) return 1;
+  const double begin = step != 0 ? step : rounding_step(DType::f32);
+  return std::max(least, 1 - std::log(ratio) / std::log(begin));
 }
 
 std::string histogram_svg(const Histogram& bins) {
@@ -327,8 +373,14 @@ void write_row(Page& page, const Model& a, const Content& content, std::size_t i
        << (named.tied ? " data-t=1" : "");
   if (!content.changes.empty()) {
     const Change& change = content.changes[i];
-    const double relative = change.numbers ? change.numbers->max_rel : change.kind.empty() ? 0 : 1;
-    page << " data-d=" << short_number(std::isfinite(relative) ? relative : 1);
+    double level = change.kind.empty() ? 0 : 1;
+    if (change.numbers) {
+      const double largest = s.finite() != 0 ? std::max(std::abs(s.min), std::abs(s.max)) : 0;
+      const double ratio = change.numbers->max_abs == 0 ? 0 : change.numbers->max_abs / largest;
+      level = difference_level(ratio, std::max(rounding_step(leaf.dtype()), rounding_step(change.dtype_b)));
+      if (std::isfinite(ratio)) page << " data-d=" << short_number(ratio);
+    }
+    page << " data-l=" << short_number(level);
   }
   page << "><td class=n>" << html(named.name) << (named.tied ? " <span class=dim>(tied)</span>" : "")
        << "</td><td class=m>" << name(leaf.dtype()) << "</td><td class=m data-v=" << std::to_string(leaf.size()) << ">"
@@ -352,8 +404,13 @@ void write_row(Page& page, const Model& a, const Content& content, std::size_t i
 }
 
 void write_tensors(Page& page, const Model& a, const Content& content, bool two) {
-  page << "<section id=map><h2>" << (two ? "Bytes by module; red: the largest relative differences" : "Bytes by module")
-       << "</h2>\n<div id=path></div><div id=treemap></div><p id=hover></p></section>\n<h2>Tensors</h2>\n"
+  page << "<section id=map><h2>Bytes by module</h2>\n<div id=path></div><div id=treemap></div>";
+  if (two) {
+    page << "<ul class=legend id=scale><li><i class=same></i>equal, or within one rounding step of the narrower "
+            "dtype</li>"
+            "<li>one step <i class=ramp></i>as large as the tensor's largest number (logarithmic)</li></ul>";
+  }
+  page << "<p id=hover></p></section>\n<h2>Tensors</h2>\n"
           "<div class=tools><input id=search type=search placeholder=\"Search names\" aria-label=\"Search names\">"
           "<label><input id=only type=checkbox> only flagged</label><span id=count class=dim></span></div>\n"
           "<div class=scroll><table id=tensors"

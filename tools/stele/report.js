@@ -5,7 +5,7 @@
   const body = table.tBodies[0];
   let rows = Array.from(body.rows, (row) => ({
     row, name: row.cells[0].textContent, bytes: Number(row.dataset.b), flagged: row.dataset.f === '1',
-    tied: row.dataset.t === '1', change: row.dataset.d === undefined ? null : Number(row.dataset.d),
+    tied: row.dataset.t === '1', level: row.dataset.l === undefined ? null : Number(row.dataset.l), ratio: row.dataset.d === undefined ? null : Number(row.dataset.d),
   }));
   const page = 300;
   let limit = page;
@@ -56,7 +56,7 @@
   });
 
   // ---- the map: a squarified treemap (Bruls, Huizing, van Wijk, 2000) of bytes by the parts of the names
-  const root = {name: '', path: '', bytes: 0, children: new Map(), flagged: false, change: null};
+  const root = {name: '', path: '', bytes: 0, children: new Map(), flagged: false, level: null, ratio: null};
   const larger = (a, b) => a === null ? b : b === null ? a : Math.max(a, b);
   for (const item of rows) {
     if (item.tied) continue;
@@ -65,12 +65,13 @@
     const add = () => {
       node.bytes += item.bytes;
       node.flagged = node.flagged || item.flagged;
-      node.change = larger(node.change, item.change);
+      node.level = larger(node.level, item.level);
+      node.ratio = larger(node.ratio, item.ratio);
     };
     add();
     parts.forEach((part, i) => {
       const path = parts.slice(0, i + 1).join('.');
-      if (!node.children.has(part)) node.children.set(part, {name: part, path, bytes: 0, children: new Map(), flagged: false, change: null, parent: node});
+      if (!node.children.has(part)) node.children.set(part, {name: part, path, bytes: 0, children: new Map(), flagged: false, level: null, ratio: null, parent: node});
       node = node.children.get(part);
       add();
     });
@@ -87,11 +88,11 @@
     while (bytes >= 1024 && unit + 1 < units.length) { bytes /= 1024; ++unit; }
     return `${unit === 0 ? bytes : bytes.toFixed(1)} ${units[unit]}`;
   }
-  function colour(node, depth, index) {
-    if (two) {  // from grey, equal, to red, the largest relative difference
-      if (node.change === null || node.change === 0) return 'hsl(150 15% 72%)';
-      const level = Math.max(0, Math.min(1, (Math.log10(node.change) + 8) / 8));
-      return `hsl(${50 - 50 * level} 85% ${80 - 25 * level}%)`;
+  function colour(node, depth, index, open) {
+    if (two) {  // the colours of .same and .ramp in report.css; a frame has none
+      if (open) return 'var(--line)';
+      if (!node.level) return 'hsl(150 15% 72%)';
+      return `hsl(${50 - 50 * node.level} 85% ${80 - 25 * node.level}%)`;
     }
     if (depth === 0) hueOf.set(node, hues[index % hues.length]);
     return `hsl(${hueOf.get(node)} 55% ${Math.min(82, 66 + 6 * depth)}%)`;
@@ -124,15 +125,18 @@
   }
   let cells = 0;
   function draw(node, x, y, w, h, depth, into) {
+    const next = node.children.size > 1 ? depth + 1 : depth;
     const children = Array.from(node.children.values()).filter((child) => child.bytes > 0).sort((a, b) => b.bytes - a.bytes);
     let index = 0;
     squarify(children, x, y, w, h, (child, left, top, width, height) => {
       if (depth > 0) hueOf.set(child, hueOf.get(node));
       if (width < 2 || height < 2 || ++cells > 1500) return;
       const cell = document.createElement('div');
-      cell.style.cssText = `left:${left}px;top:${top}px;width:${width}px;height:${height}px;background:${colour(child, depth, index++)}`;
+      const open = child.children.size > 0 && depth < 2 && width > 30 && height > 34;
+      cell.style.cssText = `left:${left}px;top:${top}px;width:${width}px;height:${height}px;background:${colour(child, depth, index++, open)}`;
+      cell.classList.toggle('frame', two && open);
       const text = `${child.path}: ${human(child.bytes)}` + (child.flagged ? ', flagged' : '') +
-                   (two && child.change !== null ? `, largest relative difference ${child.change.toPrecision(3)}` : '');
+                   (child.ratio ? `, differs by up to ${Number((100 * child.ratio).toPrecision(2))}% of the largest number` : '');
       cell.title = text;
       if (width > 40 && height > 15) cell.textContent = child.name;
       if (child.flagged && child.children.size === 0) cell.classList.add('flagged');
@@ -144,7 +148,7 @@
         if (inner !== current) zoom(inner);
       });
       into.append(cell);
-      if (child.children.size > 0 && depth < 2 && width > 30 && height > 34) draw(child, left + 2, top + 18, width - 4, height - 20, depth + 1, into);
+      if (open) draw(child, left + 2, top + 18, width - 4, height - 20, next, into);
     });
   }
   let current = root;
