@@ -22,7 +22,7 @@ constexpr std::size_t min_text_columns = 40;  // beside a long key
 
 /// Returns safe text of at most `max` columns, with its size in bytes if it is cut.
 std::string shortened(std::string_view text, std::size_t max) {
-  const std::string line = safe(text.substr(0, 4 * max));
+  std::string line = safe(text.substr(0, 4 * max));
   if (line.size() >= text.size() && columns(line) <= max) return line;
   const std::string end = "… (" + grouped(text.size()) + " bytes)";
   std::size_t bytes = 0;
