@@ -401,7 +401,7 @@ requires(std::is_lvalue_reference_v<M> ||
       STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(std::as_const(module)));
       return load<Record<Module>>(snapshot);
     } else {
-      auto owner = std::make_shared<Module>(std::move(module));
+      auto owner = std::make_shared<Module>(std::forward<M>(module));
       STELE_TRY_ASSIGN(const Snapshot snapshot,
                        detail::snapshot_object(*detail::module_info<Module>(), owner.get(), owner, true));
       return load<Record<Module>>(snapshot);
