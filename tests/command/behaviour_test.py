@@ -342,7 +342,7 @@ class Errors(InFolder):
         names = re.compile(r"\b\w*(?:Options|Rules)(?:::\w+)?\b|\bstele::\w+|\b[A-Z]\w*::\w+|\b(?:open|load|save|import|find)\w*\(\)|stele/\w+\.hpp")
         hint = re.compile(r"(, or |and )?(set|raise|pass|list|load|save|make|open|keep|choose|compare|add) |.*(: (set|load) )")
         not_in_the_command = {"SaveOptions::format is null, as find_format() returns for an unknown name",
-                              "OnnxOptions::external cannot be the name of the model's second file",
+                              "OnnxOptions::external is not a valid name for the model's second file",
                               "NpyOptions::void1", "NpyOptions::void2", "DType::f8_e4m3fn", "DType::bf16",  # parts of a hint
                               "PaddleOrder::declared", "PaddleOrder::sorted"}
         literal = r'"(?:[^"\\\n]|\\.)*"'
