@@ -573,7 +573,7 @@ TEST_CASE("import: integers that libnd4j would cut") {
                             floats(12, "y", {1, 1, 1, 8});
   const stele::Error error = bad(imported(model(graph)));
   CHECK(error.code() == Errc::unsupported);
-  CHECK_MESSAGE(error.to_string().find("32 bits") != std::string::npos, error.to_string());
+  CHECK_MESSAGE(error.to_string().find("32-bit") != std::string::npos, error.to_string());
   CHECK(error.to_string().find(std::to_string(far)) != std::string::npos);
 }
 

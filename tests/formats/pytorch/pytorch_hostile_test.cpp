@@ -529,7 +529,7 @@ TEST_CASE("pytorch hostile: states of optimizers that are no states") {
   CHECK(unlike(checkpoint_of(file(dict({}), list({dict({{"params", none}})}))), Errc::malformed, "no parameters") ==
         "");
   CHECK(unlike(with(dict({{"v", dict({})}})), Errc::malformed, "in none of its groups") == "");
-  CHECK(unlike(with(dict({{"w", none}})), Errc::malformed, "no dict") == "");
+  CHECK(unlike(with(dict({{"w", none}})), Errc::malformed, "not a dict") == "");
   CHECK(unlike(with(moments({{"m", text("x")}})), Errc::unsupported, "neither a tensor nor a number") == "");
   CHECK(unlike(with(moments({{"m", floats()}, {"m", floats()}})), Errc::duplicate, "") == "");
   CHECK(unlike(with(dict({{"w", dict({{"m", floats()}})}, {"w", dict({{"m", floats()}})}})), Errc::duplicate, "") ==
