@@ -82,7 +82,7 @@ done
   grep -qF "#include <$header>" "$consumer"/*.cpp "$consumer"/*.hpp || fail "no program of packaging/consumer uses $header"
 done
 refused find_package-unknown "stele_FOUND to FALSE" "${package[@]}" -D COMPONENTS=unknown
-refused find_package-misspelt "did you mean safetensors?" "${package[@]}" -D COMPONENTS=safetensor
+refused find_package-misspelt "did you mean safetensors_file or safetensors?" "${package[@]}" -D COMPONENTS=safetensor
 # A component asks for the packages of what it needs only: transforms for RE2, which the others do not need, and so on.
 without() { printf -- '-DCMAKE_DISABLE_FIND_PACKAGE_%s=ON\n' "$@"; }
 mapfile -t no_re2 < <(without re2)
