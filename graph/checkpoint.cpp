@@ -29,29 +29,33 @@ Result<Report> save_checkpoint(const Format& format, PrecisionSpec precision, co
 Result<Report> save_checkpoint(const CheckpointFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
                                const Output& to, const SaveOptions& options) {
   return save_to(format, to, options, [&](Sink& sink) -> Result<Report> {
-    Checkpoint stored = checkpoint;
-    Report lost;
-    if (checkpoint.graph && !format.stores_graphs()) {
-      if (!options.allow_loss) {
-        return Error(Errc::not_representable, "the format cannot store a graph")
-            .file(sink.name())
-            .found(format.name())
-            .hint("save to an archive, or set SaveOptions::allow_loss");
-      }
-      stored.graph.reset();
-      lost.add(Report::What::lost, "", "the graph");
+    const bool loses_graph = checkpoint.graph && !format.stores_graphs();
+    if (loses_graph && !options.allow_loss) {
+      return Error(Errc::not_representable, "the format cannot store a graph")
+          .file(sink.name())
+          .found(format.name())
+          .hint("save to an archive, or set SaveOptions::allow_loss");
     }
+    Checkpoint rest;
+    if (loses_graph) rest = {checkpoint.parameters, std::nullopt, checkpoint.training, checkpoint.optimizer};
+    const Checkpoint& stored = loses_graph ? rest : checkpoint;
     STELE_TRY_ASSIGN(Report report, save_checkpoint(format, precision, stored, sink, options,
                                                     [&](const Checkpoint& prepared, const Snapshot&) {
                                                       return format.write_checkpoint(prepared, sink, options);
                                                     }));
-    for (std::size_t i = 0; i < lost.size(); ++i) report.add(lost[i].what, lost[i].path, lost[i].detail);
+    if (loses_graph) report.add(Report::What::lost, "", "the graph");
     return report;
   });
 }
 
 Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, const Input& from, const LoadOptions& options) {
   return guarded([&]() -> Result<Checkpoint> {
+    if (!options.part.empty()) {
+      return Error(Errc::invalid_argument, "a checkpoint is opened whole")
+          .path(options.part)
+          .file(from.name())
+          .hint("open or load the part, without the optimizer state");
+    }
     STELE_TRY_ASSIGN(SourcePtr source, from.open(format.extension(), options));
     if (!format.opens(source->is_folder())) STELE_TRY(check_kind(*source, !source->is_folder()));
     const std::uint64_t bytes = file_bytes(*source);

@@ -100,6 +100,7 @@ TEST_CASE("options: a checkpoint is saved in a format that stores one") {
   CHECK(back.parameters.leaf(0).dtype() == DType::f16);
   REQUIRE(back.optimizer.find("M") != nullptr);
   CHECK(back.optimizer.find("M")->leaf(0).dtype() == DType::f32);
+  CHECK(bad(stele::open_checkpoint(zip, dir / "c.zip", {.part = "weight"})).code() == Errc::invalid_argument);
   const stele::Error e = bad(stele::save(checkpoint, dir / "c.safetensors"));
   CHECK(e.code() == Errc::unsupported);
   CHECK(e.found() == "safetensors");
@@ -127,7 +128,7 @@ TEST_CASE_TEMPLATE("options: a part of a file is loaded like a file", R, STELE_T
     const Snapshot part = good(recorder.open(path, options));
     REQUIRE(part.find("bias"));
     CHECK(same(good(stele::load<Small>(part)), expected));
-    // Of a Snapshot.
+    // A Snapshot gives the same part.
     LoadOptions whole = options;
     whole.part.clear();
     const Snapshot file = good(recorder.open(path, whole));

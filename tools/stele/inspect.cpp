@@ -306,7 +306,7 @@ std::size_t value_count(const Snapshot& snapshot) {
       std::count_if(nodes.begin(), nodes.end(), [](const Node& n) { return n.kind == NodeKind::value; }));
 }
 
-/// What is listed of a file.
+/// The part of a file that is listed.
 struct Listing {
   Model model;
   std::vector<Named> names{};
