@@ -50,12 +50,7 @@ Result<Report> save_checkpoint(const CheckpointFormat& format, PrecisionSpec pre
 
 Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, const Input& from, const LoadOptions& options) {
   return guarded([&]() -> Result<Checkpoint> {
-    if (!options.part.empty()) {
-      return Error(Errc::invalid_argument, "a checkpoint is opened whole")
-          .path(options.part)
-          .file(from.name())
-          .hint("open or load the part, without the optimizer state");
-    }
+    STELE_TRY(refuse_part(from, options));
     STELE_TRY_ASSIGN(SourcePtr source, from.open(format.extension(), options));
     if (!format.opens(source->is_folder())) STELE_TRY(check_kind(*source, !source->is_folder()));
     const std::uint64_t bytes = file_bytes(*source);

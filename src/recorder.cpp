@@ -397,6 +397,14 @@ Result<std::unique_ptr<Sink>> sink_for(const Format& format, std::string_view pa
   return folder_sink(full, options.file, [&format](const Bundle& folder) { return format.may_replace(folder); });
 }
 
+Status refuse_part(const Input& from, const LoadOptions& options) {
+  if (options.part.empty()) return {};
+  return Error(Errc::invalid_argument, "a checkpoint is opened whole")
+      .path(options.part)
+      .file(from.name())
+      .hint("open or load the part, without the optimizer state");
+}
+
 Result<Report> save_object(const Format& format, PrecisionSpec precision, const Object& object, const Output& to,
                            const SaveOptions& options) {
   return save_to(format, to, options, [&](Sink& sink) {

@@ -9,6 +9,7 @@
 #include "encodings/tensor_bundle/bundle.hpp"
 #include "names.hpp"
 #include "passes/byte_order.hpp"
+#include "recorder.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
@@ -159,6 +160,7 @@ Status TensorBundleFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const
 Result<Checkpoint> detail::open_checkpoint(const TensorBundleFormat& format, const Input& from,
                                            const LoadOptions& options) {
   return detail::guarded([&]() -> Result<Checkpoint> {
+    STELE_TRY(refuse_part(from, options));
     STELE_TRY_ASSIGN(SourcePtr source, from.open(format.extension(), options));
     return format.open_checkpoint(std::move(source), OpenContext(options, {}));
   });
