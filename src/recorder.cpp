@@ -397,12 +397,12 @@ Result<std::unique_ptr<Sink>> sink_for(const Format& format, std::string_view pa
   return folder_sink(full, options.file, [&format](const Bundle& folder) { return format.may_replace(folder); });
 }
 
-Status refuse_part(const Input& from, const LoadOptions& options) {
+Status refuse_part(const Input& from, const LoadOptions& options, const char* hint) {
   if (options.part.empty()) return {};
-  return Error(Errc::invalid_argument, "a checkpoint is opened whole")
+  return Error(Errc::invalid_argument, "this call reads the whole file, not a part")
       .path(options.part)
       .file(from.name())
-      .hint("open or load the part, without the optimizer state");
+      .hint(hint);
 }
 
 Result<Report> save_object(const Format& format, PrecisionSpec precision, const Object& object, const Output& to,
@@ -496,6 +496,7 @@ Result<Report> Format::verify(SourcePtr source, const OpenContext& context) cons
 
 Result<Report> verify(const Format& format, const Input& from, const LoadOptions& options) {
   return detail::guarded(from.name(), [&]() -> Result<Report> {
+    STELE_TRY(detail::refuse_part(from, options, "verify the whole file"));
     for (;;) {
       STELE_TRY_ASSIGN(SourcePtr source, from.open(format.extension(), options));
       if (!format.opens(source->is_folder())) return detail::wrong_kind(source->is_folder(), source->name());

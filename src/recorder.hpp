@@ -23,8 +23,9 @@ STELE_EXPORT Result<Report> save_object(const Format& format, PrecisionSpec prec
 /// Returns the sink of a save to `path`; for a dry run, a sink that discards all bytes.
 STELE_EXPORT Result<std::unique_ptr<Sink>> sink_for(const Format& format, std::string_view path,
                                                     const SaveOptions& options);
-/// Returns an error if LoadOptions::part is set, for calls that open whole checkpoints.
-STELE_EXPORT Status refuse_part(const Input& from, const LoadOptions& options);
+/// Returns an error if LoadOptions::part is set, for calls that read a whole file.
+STELE_EXPORT Status refuse_part(const Input& from, const LoadOptions& options,
+                                const char* hint = "open or load the part, without the optimizer state");
 /// Calls `save(Sink&)` with the sink for `to`.
 template <class Save>
 Result<Report> save_to(const Format& format, const Output& to, const SaveOptions& options, Save save) {

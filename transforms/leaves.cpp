@@ -221,7 +221,7 @@ Result<Snapshot> reshape(const Snapshot& snapshot, std::string_view pattern, std
 
 Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::size_t axis, std::span<const Part> parts) {
   return detail::guarded([&]() -> Result<Snapshot> {
-    Items items(snapshot);
+    STELE_TRY_ASSIGN(Items items, Items::of(snapshot));
     STELE_TRY_ASSIGN(Item * item, tensor_at(items, path));
     const LeafView base = item->leaf();
     const auto shape = base.shape();
@@ -265,7 +265,7 @@ Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::stri
                              std::string_view path) {
   return detail::guarded([&]() -> Result<Snapshot> {
     if (paths.empty()) return Error(Errc::invalid_argument, "the list of tensors is empty").path(std::string(path));
-    Items items(snapshot);
+    STELE_TRY_ASSIGN(Items items, Items::of(snapshot));
     auto step = std::make_shared<Joined>();
     std::vector<Extent> extents;
     std::uint64_t begin = 0;

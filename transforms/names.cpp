@@ -101,7 +101,7 @@ Result<Snapshot> merge(std::span<const Snapshot> snapshots) {
   return detail::guarded([&]() -> Result<Snapshot> {
     Items all;
     for (const Snapshot& snapshot : snapshots) {
-      Items items(snapshot);
+      STELE_TRY_ASSIGN(Items items, Items::of(snapshot));
       // Drops the roots: the version of one root does not apply to the merged root.
       std::erase_if(items.list, [](const Item& item) { return item.path.empty() && !item.is_tensor(); });
       std::move(items.list.begin(), items.list.end(), std::back_inserter(all.list));
@@ -215,13 +215,19 @@ class Overlay {
 Result<Snapshot> overlay(std::span<const Snapshot> snapshots) {
   return detail::guarded([&]() -> Result<Snapshot> {
     Items all;
-    for (const Snapshot& snapshot : snapshots) STELE_TRY(Overlay(all).add(Items(snapshot)));
+    for (const Snapshot& snapshot : snapshots) {
+      STELE_TRY_ASSIGN(Items items, Items::of(snapshot));
+      STELE_TRY(Overlay(all).add(std::move(items)));
+    }
     return all.build();
   });
 }
 
 Result<Snapshot> flatten(const Snapshot& snapshot) {
-  return detail::guarded([&] { return Items(snapshot).build(); });
+  return detail::guarded([&]() -> Result<Snapshot> {
+    STELE_TRY_ASSIGN(const Items items, Items::of(snapshot));
+    return items.build();
+  });
 }
 
 }  // namespace stele::inline v0

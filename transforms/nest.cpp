@@ -157,7 +157,10 @@ class Nester {
 
 Result<Snapshot> nest(const Snapshot& snapshot) {
   if (!snapshot.flat()) return snapshot;
-  return detail::guarded([&] { return Nester(Items(snapshot)).run(); });
+  return detail::guarded([&]() -> Result<Snapshot> {
+    STELE_TRY_ASSIGN(const Items items, Items::of(snapshot));
+    return Nester(items).run();
+  });
 }
 
 }  // namespace stele::inline v0

@@ -12,7 +12,6 @@
 
 namespace stele::inline v0::pytorch {
 
-using detail::Items;
 using detail::Place;
 
 namespace {
@@ -23,11 +22,11 @@ struct Changes {
   std::unordered_set<std::string> transposed;  // their new names
 
   Result<Snapshot> apply(const Snapshot& snapshot) const {
-    STELE_TRY_ASSIGN(const Items items, detail::renamed(Items(snapshot), [&](std::string_view path, const LeafView*) {
+    STELE_TRY_ASSIGN(const Snapshot named,
+                     detail::with_new_paths(snapshot, [&](std::string_view path, const LeafView*) {
                        const auto found = names.find(std::string(path));
                        return std::optional(found != names.end() ? found->second : std::string(path));
                      }));
-    STELE_TRY_ASSIGN(const Snapshot named, items.build());
     return detail::transpose_where(named, [&](const LeafView& leaf) {
       return transposed.contains(leaf.path()) ? std::optional(std::vector<std::size_t>()) : std::nullopt;
     });

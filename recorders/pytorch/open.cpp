@@ -88,18 +88,6 @@ Result<Opened> open_any(const SourcePtr& source, const PytorchOptions& options, 
   return Error(Errc::bad_magic, "the file is not a PyTorch file").file(source->name());
 }
 
-/// Returns a part of a file without objects: the entries whose names begin with the part's path.
-Result<Snapshot> part_of(Snapshot snapshot, const std::string& path) {
-  if (path.empty()) return snapshot;
-  const std::string prefix = path + '.';
-  STELE_TRY_ASSIGN(const Items items, renamed(Items(snapshot), [&](std::string_view name, const LeafView*) {
-                     return name.starts_with(prefix) ? std::optional(std::string(name.substr(prefix.size())))
-                                                     : std::nullopt;
-                   }));
-  if (items.list.empty()) return Error(Errc::not_found, "the file has no such part").path(path);
-  return items.build();
-}
-
 /// Returns the names of the folder's indexes of shards.
 Result<std::vector<std::string>> indexes_of(const Bundle& folder) {
   STELE_TRY_ASSIGN(auto names, folder.names());
@@ -234,7 +222,7 @@ Result<Checkpoint> PytorchFormat::open_checkpoint(SourcePtr source,  // NOLINT(p
     STELE_TRY_ASSIGN(py::Opened opened,
                      py::open_any(source, options_, context.options().limits, memory, py::Kinds::all));
     if (auto* const snapshot = std::get_if<Snapshot>(&opened)) {
-      STELE_TRY_ASSIGN(Snapshot parameters, detail::in_host_order(py::part_of(std::move(*snapshot), options_.part)));
+      STELE_TRY_ASSIGN(Snapshot parameters, detail::in_host_order(detail::part_of(*snapshot, options_.part)));
       return Checkpoint{std::move(parameters)};
     }
     return py::in_file(py::checkpoint_of(std::get<py::File>(opened), options_, memory), source->name());

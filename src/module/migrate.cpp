@@ -32,7 +32,7 @@ bool same_tensor(const Item& a, const Item& b) {
 
 class Rewriter {
  public:
-  Rewriter(const Snapshot& snapshot, const std::vector<Outdated>& outdated) : all_(snapshot), index_(all_.list) {
+  Rewriter(Items all, const std::vector<Outdated>& outdated) : all_(std::move(all)), index_(all_.list) {
     for (const Outdated& o : outdated) {
       if (part_at_.try_emplace(o.place, parts_.size()).second) parts_.push_back({&o, {}, {}, {}, {}});
     }
@@ -108,7 +108,7 @@ class Rewriter {
       const std::string path = join(part.outdated->path, error.path());
       return std::move(error).path(path);
     }
-    Items now(*made);
+    STELE_TRY_ASSIGN(Items now, Items::of(*made));
     for (Item& item : now.list) {
       const bool root = item.path.empty() && !item.target && is_container(item.from->nodes[item.node].kind);
       if (root) continue;  // it declares the old version
@@ -256,17 +256,8 @@ class Rewriter {
 }  // namespace
 
 Result<Snapshot> rewritten(const Snapshot& snapshot, const std::vector<Outdated>& outdated) {
-  // The list of names contains whole paths, and a file may repeat a long key in all of them.
-  constexpr std::uint64_t max_path_bytes = std::uint64_t{256} << 20;
-  std::uint64_t bytes = 0;
-  RunningPath paths(*snapshot.data());
-  for (std::uint32_t i = 0; i < snapshot.nodes().size(); ++i) bytes += paths.of(i).size();
-  if (bytes > max_path_bytes) {
-    return Error(Errc::limit, "the names of a file with modules of older versions exceed 256 MiB")
-        .expected("at most 268435456 bytes")
-        .found(std::to_string(bytes) + " bytes");
-  }
-  return Rewriter(snapshot, outdated).run();
+  STELE_TRY_ASSIGN(Items all, Items::of(snapshot));
+  return Rewriter(std::move(all), outdated).run();
 }
 
 }  // namespace stele::inline v0::detail

@@ -13,12 +13,13 @@ namespace {
 Snapshot tensors_of(const Snapshot& from) {
   const auto is_value = [](const Node& node) { return node.kind == NodeKind::value; };
   if (std::none_of(from.nodes().begin(), from.nodes().end(), is_value)) return from;
-  detail::Items items(from);
-  std::erase_if(items.list, [&](const detail::Item& item) {
+  auto items = detail::Items::of(from);
+  if (!items) return from;
+  std::erase_if(items->list, [&](const detail::Item& item) {
     const Node& node = item.from->nodes[item.node];
     return is_value(node.kind == NodeKind::alias ? item.from->nodes[node.index] : node);
   });
-  auto built = items.build();
+  auto built = items->build();
   return built ? *std::move(built) : from;  // fails if two tensors have the same path; saving then returns the error
 }
 

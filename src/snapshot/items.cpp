@@ -23,6 +23,23 @@ bool is_item(const SnapshotData& data, std::uint32_t i) {
   return node.kind != NodeKind::none || needs_empty_entry(data, i);
 }
 
+/// Bounds the sum of the lengths of all paths in a list.
+class PathBytes {
+ public:
+  PathBytes(std::size_t nodes, std::uint64_t names) : limit_((std::uint64_t{16} << 20) + 256 * nodes + 2 * names) {}
+  Status add(const Item& item) {
+    bytes_ += item.path.size() + (item.target ? item.target->size() : 0);
+    if (bytes_ <= limit_) return {};
+    return Error(Errc::limit, "the names of the snapshot are too long together")
+        .path(item.path)
+        .expected("at most " + std::to_string(limit_) + " bytes in all paths");
+  }
+
+ private:
+  std::uint64_t limit_;
+  std::uint64_t bytes_ = 0;
+};
+
 }  // namespace
 
 std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const Item& item) {
@@ -34,14 +51,18 @@ std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const 
   return add_leaf(to, name, leaf, conditional);
 }
 
-Items::Items(const Snapshot& snapshot)
-    : keepers{snapshot.data()},
-      in_order(snapshot.in_order()),
-      metadata(snapshot.metadata()),
-      properties(snapshot.data()->properties),
-      left_out(snapshot.data()->left_out) {
+Result<Items> Items::of(const Snapshot& snapshot) {
   const SnapshotData& data = *snapshot.data();
-  list.reserve(data.nodes.size());
+  Items items;
+  items.keepers = {snapshot.data()};
+  items.in_order = snapshot.in_order();
+  items.metadata = snapshot.metadata();
+  items.properties = data.properties;
+  items.left_out = data.left_out;
+  std::uint64_t names = 0;
+  for (const Node& node : data.nodes) names += node.name != nullptr ? node.name_size : 0;
+  PathBytes bytes(data.nodes.size(), names);
+  items.list.reserve(data.nodes.size());
   std::vector<std::pair<std::uint32_t, std::size_t>> open;  // end of a container, length of its parent's path
   std::string path;
   const std::vector<bool> guessed = guessed_empties(data);
@@ -56,11 +77,12 @@ Items::Items(const Snapshot& snapshot)
       append_node_segment(path, node);
     }
     if (is_item(data, i) || (!guessed.empty() && guessed[i])) {
-      Item& item = list.emplace_back();
+      Item& item = items.list.emplace_back();
       item.path = path;
       item.from = &data;
       item.node = i;
       if (node.kind == NodeKind::alias) item.target = snapshot.path(node.index);
+      STELE_TRY(bytes.add(item));
     }
     if (node.end > i + 1) {
       open.emplace_back(node.end, parent);
@@ -68,6 +90,7 @@ Items::Items(const Snapshot& snapshot)
       path.resize(parent);
     }
   }
+  return items;
 }
 
 Item* Items::find_tensor(std::string_view path) {
@@ -166,7 +189,8 @@ namespace {
 
 class Renamer {
  public:
-  Renamer(const Items& items, const NewPath& new_path) : list_(items.list), index_(list_), new_path_(new_path) {}
+  Renamer(const Items& items, const NewPath& new_path)
+      : list_(items.list), index_(list_), new_path_(new_path), bytes_(list_.size(), sum_of(list_)) {}
 
   Result<std::vector<Item>> run() {
     for (const Item& item : list_) {
@@ -194,6 +218,17 @@ class Renamer {
   }
 
  private:
+  static std::uint64_t sum_of(const std::vector<Item>& list) {
+    std::uint64_t sum = 0;
+    for (const Item& item : list) sum += item.path.size() + (item.target ? item.target->size() : 0);
+    return sum;
+  }
+  Status put(const Item& item, std::string path) {
+    out_.push_back(item);
+    out_.back().path = std::move(path);
+    return bytes_.add(out_.back());
+  }
+
   /// An alias of a tensor or value; its target is set at the end.
   struct Tie {
     std::size_t item;    // index in out_
@@ -245,25 +280,22 @@ class Renamer {
     if (!item.target) {
       const bool container = is_container(item.from->nodes[item.node].kind);
       const auto now = container ? together(path, item.path) : renamed(path, item);
-      if (now) out_.push_back(item), out_.back().path = *now;
-      return {};
+      return now ? put(item, *now) : Status();
     }
     const auto target = index_.find(*item.target);
     if (target && !is_container(list_[*target].from->nodes[list_[*target].node].kind) && !list_[*target].target) {
       if (const auto now = renamed(path, list_[*target])) {
         ties_.push_back({out_.size(), *target});
-        out_.push_back(item);
-        out_.back().path = *now;
+        return put(item, *now);
       }
       return {};
     }
     const auto here = together(path, *item.target);
     const auto kept_target = together(*item.target, *item.target);
     if (here && kept_target) {
-      out_.push_back(item);
-      out_.back().path = *here;
-      out_.back().target = *kept_target;
-      return {};
+      Item moved = item;
+      moved.target = *kept_target;
+      return put(moved, *here);
     }
     Status status;
     index_.below(*item.target, [&](const Item& member, std::string_view rest) {
@@ -281,6 +313,7 @@ class Renamer {
   const std::vector<Item>& list_;
   ItemIndex index_;
   const NewPath& new_path_;
+  PathBytes bytes_;
   std::vector<Item> out_;
   std::vector<Tie> ties_;
 };
@@ -294,7 +327,8 @@ Result<Items> renamed(Items items, const NewPath& new_path) {
 
 Result<Snapshot> with_new_paths(const Snapshot& snapshot, const NewPath& new_path) {
   return guarded([&]() -> Result<Snapshot> {
-    STELE_TRY_ASSIGN(const Items items, renamed(Items(snapshot), new_path));
+    STELE_TRY_ASSIGN(Items all, Items::of(snapshot));
+    STELE_TRY_ASSIGN(const Items items, renamed(std::move(all), new_path));
     return items.build();
   });
 }

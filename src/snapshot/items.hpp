@@ -50,7 +50,9 @@ struct Items {
   std::shared_ptr<const Properties> properties;
   std::vector<std::string> left_out;  // SnapshotData::left_out
 
-  explicit Items(const Snapshot& snapshot);
+  /// Lists a snapshot. The list holds whole paths, and a file may repeat a long name in all of them. Errors: limit, if
+  /// they take more than 16 MiB, 256 bytes for each node and two for each byte of the snapshot's names together.
+  static Result<Items> of(const Snapshot& snapshot);
   /// Keeps alive the data that the items of `other` point into.
   void keep(const Items& other);
   Items() = default;

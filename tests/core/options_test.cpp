@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <map>
 #include <string_view>
 
 #include "support/models.hpp"
@@ -101,6 +102,7 @@ TEST_CASE("options: a checkpoint is saved in a format that stores one") {
   REQUIRE(back.optimizer.find("M") != nullptr);
   CHECK(back.optimizer.find("M")->leaf(0).dtype() == DType::f32);
   CHECK(bad(stele::open_checkpoint(zip, dir / "c.zip", {.part = "weight"})).code() == Errc::invalid_argument);
+  CHECK(bad(stele::verify(zip, dir / "c.zip", {.part = "weight"})).code() == Errc::invalid_argument);
   const stele::Error e = bad(stele::save(checkpoint, dir / "c.safetensors"));
   CHECK(e.code() == Errc::unsupported);
   CHECK(e.found() == "safetensors");
@@ -146,6 +148,22 @@ TEST_CASE_TEMPLATE("options: a part of a file is loaded like a file", R, STELE_T
     }
     CHECK(same(kept, small(7)));
   }
+}
+
+TEST_CASE("options: a long name that many members repeat does not fill the memory") {
+  // 1 MiB in the file, 512 MiB in a list of whole paths.
+  std::map<std::string, std::map<std::string, std::vector<float>>> model;
+  auto& members = model[std::string(std::size_t{1} << 20, 'n')];
+  for (int i = 0; i < 512; ++i) members["w" + std::to_string(i)] = {1.0F};
+  const TempDir dir;
+  good(stele::save(model, dir / "m.stele"));
+  const Snapshot file = good(stele::open(dir / "m.stele"));
+  CHECK(file.leaf_count() == 512);
+  using Model = decltype(model);
+  CHECK(bad(stele::load<Model>(file, {.part = "n"})).code() == Errc::limit);
+  CHECK(bad(stele::flatten(file)).code() == Errc::limit);
+  CHECK(bad(stele::with_prefix(file, "p.")).code() == Errc::limit);
+  CHECK(good(stele::load<Model>(file)) == model);
 }
 
 TEST_CASE("options: a part with a hook, and of a file of several levels") {

@@ -76,10 +76,13 @@ class Commands {
   }
   static void after_o(CLI::App& sub, std::string& to, const char* text) { output(sub, to, "-o,--out", "out", text); }
   static void opening(CLI::App& sub, Opening& to) {
+    opening_whole(sub, to);
+    sub.add_option("--part", to.part, "Open only the part below this path");
+  }
+  static void opening_whole(CLI::App& sub, Opening& to) {
     sub.add_option("--names", to.names,
                    "Names for a file without names: a layout (.txt), a Paddle program, or a model");
     sub.add_option("--tag", to.tag, "The tag to open in an archive (default: the newest)");
-    sub.add_option("--part", to.part, "Open only the part below this path");
     sub.add_flag("--ignore-checksums", to.ignore_checksums, "Do not compare the checksums of a PyTorch file");
     sub.add_option("--limit", to.limit,
                    "Allow tensors of up to this size together, for example 5G, if they share elements");
@@ -140,7 +143,7 @@ void Commands::add_checking() {
                                    "  stele verify model.stele\n"
                                    "  stele verify checkpoints/*.pt --quiet");
   verify_.app->add_option("file", verify_.options->files, "Files or folders of any format")->required();
-  opening(*verify_.app, verify_.options->opening);
+  opening_whole(*verify_.app, verify_.options->opening);
 
   const auto hash_ = add<Hash>("hash", "Print a digest of each tensor and of all, independent of the format", hash,
                                "  stele hash model.safetensors model.stele --total\n"
