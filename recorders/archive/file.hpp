@@ -23,8 +23,10 @@ namespace stele::inline v0::detail::archive {
 enum class Kind : std::uint8_t { params, updater };
 constexpr std::string_view folder_of(Kind kind) noexcept { return kind == Kind::params ? "params" : "updater"; }
 
-/// First words of the part in SnapshotData::left_out that names other tags.
+/// First words of the parts in SnapshotData::left_out that name other tags, and entries that this library does not
+/// know.
 inline constexpr std::string_view other_tags_part = "other tags of the archive";
+inline constexpr std::string_view other_entries_part = "other entries of the archive";
 
 /// Maximum number of kinds of optimizer state in a tag.
 inline constexpr std::size_t max_state_kinds = 64;
@@ -71,6 +73,9 @@ class File : public std::enable_shared_from_this<File> {
   Parts parts_beside_parameters(std::string_view tag) const;
   /// Returns a part that names all tags except the newest, if there are any.
   Parts older_tags() const;
+  /// Returns a part that names the entries in the tag's folder that this library does not know, if there are any.
+  /// `around`: also those in folders of no tag.
+  Parts other_entries(std::string_view tag, bool around) const;
   /// Opens a tag's parameters. `left_out`: the parts to list in the snapshot, in addition to lines of a later version.
   Result<Snapshot> parameters(std::string_view tag, Parts left_out);
   Result<Checkpoint> checkpoint(std::string_view tag, Parts left_out);

@@ -24,6 +24,9 @@ Error too_many_kinds() {
       .expected("at most " + std::to_string(max_state_kinds));
 }
 
+constexpr std::string_view tag_entries[] = {"params.txt", "updater.txt", "metadata.json", "trainingConfig.fb",
+                                            "graph.fb"};
+
 bool any_later(const std::vector<Line>& lines) {
   return std::any_of(lines.begin(), lines.end(), [](const Line& line) { return !line.kind.empty(); });
 }
@@ -71,6 +74,25 @@ File::Parts File::older_tags() const {
   const std::size_t count = tags_.size() - 1;
   for (std::size_t i = 0; i < count; ++i) older.add(tags_[i]);
   older.leave_out(parts, std::string(other_tags_part).append(" (").append(std::to_string(count)).append(")"));
+  return parts;
+}
+
+File::Parts File::other_entries(std::string_view tag, bool around) const {
+  Parts parts;
+  Skipped other;
+  const std::string own = entry_name(tag, "");
+  for (const zip::Entry& e : directory_->entries()) {
+    if (e.name.ends_with('/') || e.name == "tags.txt") continue;
+    if (e.name.starts_with(own)) {
+      const std::string_view rest = e.name.substr(own.size());
+      const bool known = std::find(std::begin(tag_entries), std::end(tag_entries), rest) != std::end(tag_entries) ||
+                         rest.starts_with("params/") || rest.starts_with("updater/");
+      if (!known) other.add(e.name);
+    } else if (around && !folders_.contains(folded(e.name.substr(0, e.name.find('/'))))) {
+      other.add(e.name);
+    }
+  }
+  other.leave_out(parts, other_entries_part);
   return parts;
 }
 
@@ -229,13 +251,20 @@ bool ArchiveFormat::recognises(std::span<const std::byte> head, std::uint64_t) c
          (!first->complete && !first->name.starts_with("model.shard"));
 }
 
+namespace {
+/// Returns the parts of the archive around a tag. `newest`: the caller has not chosen the tag.
+detail::archive::File::Parts left_out_beside(const detail::archive::File& file, std::string_view tag, bool newest) {
+  auto parts = file.other_entries(tag, true);
+  if (newest) detail::add_left_out(parts, file.older_tags());
+  return parts;
+}
+}  // namespace
+
 Result<Snapshot> ArchiveFormat::open(SourcePtr source, const OpenContext& context) const {
   STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source), context.options().limits));
   STELE_TRY_ASSIGN(const std::string tag, file->find_tag(options_.tag));
   auto left_out = file->parts_beside_parameters(tag);
-  if (options_.tag.empty()) {
-    for (std::string& part : file->older_tags()) left_out.push_back(std::move(part));
-  }
+  detail::add_left_out(left_out, left_out_beside(*file, tag, options_.tag.empty()));
   return file->parameters(tag, std::move(left_out));
 }
 
@@ -255,7 +284,7 @@ Result<Report> ArchiveFormat::verify(SourcePtr source,  // NOLINT(performance-un
 Result<Checkpoint> ArchiveFormat::open_checkpoint(SourcePtr source, const OpenContext& context) const {
   STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source), context.options().limits));
   STELE_TRY_ASSIGN(const std::string tag, file->find_tag(options_.tag));
-  return file->checkpoint(tag, options_.tag.empty() ? file->older_tags() : detail::archive::File::Parts());
+  return file->checkpoint(tag, left_out_beside(*file, tag, options_.tag.empty()));
 }
 
 Result<std::vector<std::string>> archive_tags(const Input& from) {

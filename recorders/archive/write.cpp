@@ -10,6 +10,7 @@
 #include "recorder.hpp"
 #include "rewriter.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/skipped.hpp"
 #include "stele/recorders/archive.hpp"
 #include "tag_writer.hpp"
 
@@ -80,12 +81,14 @@ Result<Edited> open_to_edit(const std::string& path, const SaveOptions& options)
   }
 }
 
-/// Returns the parameters; if they were opened from the archive itself, without the part that lists other tags, because
-/// the archive keeps those tags.
-Snapshot without_kept_tags(const Snapshot& parameters, const os::File& archive) {
-  const auto is_tags = [](const std::string& part) { return part.starts_with(other_tags_part); };
+/// Returns the parameters; if they were opened from the archive itself, without the parts that list other tags and
+/// entries, because the archive keeps these.
+Snapshot without_kept_parts(const Snapshot& parameters, const os::File& archive) {
+  const auto is_kept = [](const std::string& part) {
+    return part.starts_with(other_tags_part) || part.starts_with(other_entries_part);
+  };
   const auto& parts = parameters.data()->left_out;
-  if (std::none_of(parts.begin(), parts.end(), is_tags)) return parameters;
+  if (std::none_of(parts.begin(), parts.end(), is_kept)) return parameters;
   const Source* last = nullptr;
   for (std::size_t i = 0; i < parameters.leaf_count(); ++i) {
     const auto place = parameters.leaf(i).location();
@@ -97,7 +100,14 @@ Snapshot without_kept_tags(const Snapshot& parameters, const os::File& archive) 
   }
   if (last == nullptr) return parameters;
   auto data = derived_data(parameters);
-  std::erase_if(data->left_out, is_tags);
+  std::erase_if(data->left_out, is_kept);
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+}
+
+Snapshot with_left_out(const Snapshot& parameters, const File::Parts& parts) {
+  if (parts.empty()) return parameters;
+  auto data = derived_data(parameters);
+  add_left_out(data->left_out, parts);
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
@@ -151,7 +161,9 @@ Result<Report> edit_archive(const ArchiveFormat& format, PrecisionSpec precision
     }
     STELE_TRY_ASSIGN(const auto sink, sink_for(format, full, options));
     Checkpoint added = checkpoint;
-    added.parameters = archive::without_kept_tags(checkpoint.parameters, edited.lock);
+    added.parameters = archive::without_kept_parts(checkpoint.parameters, edited.lock);
+    if (!dropped.empty())
+      added.parameters = archive::with_left_out(added.parameters, old->other_entries(dropped, false));
     return save_checkpoint(
         format, precision, added, *sink, options,
         [&](const Checkpoint& prepared, const Snapshot& parameters) -> Status {

@@ -239,6 +239,38 @@ TEST_CASE("archive: tags that open() leaves out are a row of a save") {
   CHECK(many.ends_with("t10, …"));
 }
 
+TEST_CASE("archive: entries of other kinds are a row of a save") {
+  const TempDir dir;
+  const std::string path = dir / "m.zip", other = dir / "other.zip";
+  const ArchiveRecorder<> recorder;
+  const auto rows = [](const Result<Report>& report) {
+    std::string text;
+    const Report& all = good(report);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].what == Report::What::lost) text += std::string(all[i].detail) + "\n";
+    }
+    return text;
+  };
+  const Entries entries = {
+      {"a/params.txt", "w 0\n"},   {"a/params/0.fb", array_entry({1})}, {"a/values.json", "{}"},
+      {"b/params.txt", "w a/0\n"}, {"b/note", "of another program"},    {"readme/me.txt", "around the tags"},
+      {"tags.txt", "a\nb\n"}};
+  write_text(path, zipped(entries));
+  const std::string around = "other entries of the archive: readme/me.txt\n";
+  const std::string both = "other entries of the archive: b/note, readme/me.txt\n";
+  CHECK(rows(recorder.save(good(recorder.open(path)), other, quick())) == both + "other tags of the archive (1): a\n");
+  CHECK(rows(recorder.save(good(open_archive(path, "a")), other, quick())) ==
+        "other entries of the archive: a/values.json, readme/me.txt\n");
+  // An edit keeps them, except in the folder of the tag that it replaces.
+  const Checkpoint opened = good(open_archive(path));
+  CHECK(rows(recorder.edit(opened, path, "c", ArchiveEdit::append, quick())).empty());
+  CHECK(rows(recorder.edit(opened, path, "a", ArchiveEdit::replace, quick())) ==
+        "other entries of the archive: a/values.json\n");
+  CHECK(rows(recorder.edit(opened, path, "b", ArchiveEdit::touch, quick())) ==
+        "other entries of the archive: b/note\n");
+  CHECK(rows(recorder.save(good(open_archive(path, "a")), other, quick())) == around);
+}
+
 TEST_CASE("archive: R7 tags are not case sensitive") {
   const std::string file = golden("full");
   CHECK(arrays_of(good(opened(file, "BASE")).parameters) == golden_base());
