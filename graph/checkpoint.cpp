@@ -16,14 +16,19 @@ namespace detail {
 
 Result<Report> save_checkpoint(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint, Sink& sink,
                                const SaveOptions& options, const WriteCheckpoint& write) {
-  return save_object(format, precision, {nullptr, &checkpoint.parameters}, sink, options, optimizer_bytes(checkpoint),
-                     [&](const Snapshot& prepared, Meter& meter) {
-                       Checkpoint metered{with_progress(prepared, meter), checkpoint.graph, checkpoint.training, {}};
-                       for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
-                         metered.optimizer.set_snapshot(key, with_progress(arrays, meter));
-                       }
-                       return write(metered, prepared);
-                     });
+  STELE_TRY_ASSIGN(
+      Report report,
+      save_object(format, precision, {nullptr, &checkpoint.parameters}, sink, options, optimizer_bytes(checkpoint),
+                  [&](const Snapshot& prepared, Meter& meter) {
+                    Checkpoint metered{with_progress(prepared, meter), checkpoint.graph, checkpoint.training, {}};
+                    for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
+                      metered.optimizer.set_snapshot(key, with_progress(arrays, meter));
+                    }
+                    return write(metered, prepared);
+                  }));
+  const Report& lost = checkpoint.left_out;
+  for (std::size_t i = 0; i < lost.size(); ++i) report.add(lost[i].what, lost[i].path, lost[i].detail);
+  return report;
 }
 
 Result<Report> save_checkpoint(const CheckpointFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
@@ -37,7 +42,9 @@ Result<Report> save_checkpoint(const CheckpointFormat& format, PrecisionSpec pre
           .hint("save to an archive, or set SaveOptions::allow_loss");
     }
     Checkpoint rest;
-    if (loses_graph) rest = {checkpoint.parameters, std::nullopt, checkpoint.training, checkpoint.optimizer};
+    if (loses_graph) {
+      rest = {checkpoint.parameters, std::nullopt, checkpoint.training, checkpoint.optimizer, checkpoint.left_out};
+    }
     const Checkpoint& stored = loses_graph ? rest : checkpoint;
     STELE_TRY_ASSIGN(Report report, save_checkpoint(format, precision, stored, sink, options,
                                                     [&](const Checkpoint& prepared, const Snapshot&) {

@@ -240,7 +240,7 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
   }
   STELE_TRY_ASSIGN(Checkpoint checkpoint, std::move(opened));
   if (as_checkpoints(target) != nullptr) {
-    content.losses = checkpoint.left_out;
+    content.losses = std::exchange(checkpoint.left_out, {});
     if (target.name() != "pytorch") {
       STELE_TRY(drop_settings(checkpoint, content.losses));
       STELE_TRY(drop_steps(checkpoint, content.losses));

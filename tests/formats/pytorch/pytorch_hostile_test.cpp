@@ -1,5 +1,6 @@
 // Objects of PyTorch's zip files that lie, or that are made to take long or much.
 #include <stele/recorders/any.hpp>
+#include <stele/recorders/archive.hpp>
 
 #include <algorithm>
 #include <map>
@@ -425,6 +426,10 @@ TEST_CASE("pytorch hostile: names that meet") {
   const Checkpoint settings = good(checkpoint_of(zip_file(dict(
       {{"m", ordered({{"w", floats()}})}, {"o", dict({{"state", empty_dict}, {"param_groups", list({group})}})}}))));
   CHECK(settings.left_out.paths(Report::What::lost) == Names{"o.param_groups.0.params (2)"});
+  // A save of the checkpoint repeats the row.
+  BufferSink copy;
+  const Report saved = good(stele::save(settings, copy, {.format = stele::ArchiveFormat()}));
+  CHECK(saved.paths(Report::What::lost) == Names{"o.param_groups.0.params (2)"});
 }
 
 TEST_CASE("pytorch hostile: scripts and modules without their parts") {
