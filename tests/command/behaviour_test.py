@@ -679,6 +679,13 @@ class Graphs(InFolder):
         self.assertGreater(document("import", saved, self.path("tf.fb"))["operations"], 3)
         frozen = data("tensorflow") / "run_cnn_open.pb"
         self.assertGreater(document("import", frozen, self.path("tf.onnx"), "--opset", "18")["operations"], 3)
+        succeed("convert", saved, self.path("m.zip"), "--append", "--to-tag", "two")
+        operations = {tag: document("import", self.path("m.zip"), self.path("t.fb"), "--tag", tag)["operations"]
+                      for tag in ("main", "two")}
+        self.assertEqual(operations["main"], 5)
+        self.assertGreater(operations["two"], 5)
+        self.assertEqual(run("import", self.path("m.zip"), self.path("x.fb"), "--tag", "none")[0], 2)
+        self.assertEqual(run("import", saved, self.path("x.fb"), "--tag", "two")[0], 2)
         for shape in ("x", "x=", "=1", "x=1,,2", "x=1,2,3,4,", "x=a,b,c,d", "x=-1,2,3,4"):
             status, _, err = run("import", self.open_model(), self.path("x.fb"), "--shape", shape)
             self.assertEqual(status, 2, shape)

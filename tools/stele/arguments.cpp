@@ -35,6 +35,8 @@ class Help final : public CLI::Formatter {
   }
 };
 
+constexpr const char* tag_text = "The tag to open in an archive (default: the newest)";
+
 class Commands {
  public:
   Commands(CLI::App& app, Arguments& arguments) : app_(app), arguments_(arguments) {}
@@ -82,7 +84,7 @@ class Commands {
   static void opening_whole(CLI::App& sub, Opening& to) {
     sub.add_option("--names", to.names,
                    "Names for a file without names: a layout (.txt), a Paddle program, or a model");
-    sub.add_option("--tag", to.tag, "The tag to open in an archive (default: the newest)");
+    sub.add_option("--tag", to.tag, tag_text);
     sub.add_flag("--ignore-checksums", to.ignore_checksums, "Do not compare the checksums of a PyTorch file");
     sub.add_option("--limit", to.limit,
                    "Allow tensors of up to this size together, for example 5G, if they share elements");
@@ -223,6 +225,7 @@ void Commands::add_writing() {
   import_.app->add_option("--shape", i.choice.shapes, "NAME=1,3,?: the shape of an input; ? stays open");
   import_.app->add_option("--output", i.choice.outputs, "The tensors that become outputs (default: the model's)");
   import_.app->add_option("--signature", i.choice.signature, "The function of a SavedModel (serving_default)");
+  import_.app->add_option("--tag", i.choice.tag, tag_text);
   import_.app->add_option("--mappings", i.choice.mappings, "A file of mapping rules that go before stele's");
   import_.app->add_option("--to", i.to, "The name of the format, if the extension is another");
   import_.app->add_option("--opset", i.opset, "The version of ONNX's operators to write: 13 to 22 (17)");

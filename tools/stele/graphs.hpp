@@ -18,6 +18,7 @@ struct GraphChoice {
   std::vector<std::string> outputs{};  // tensors
   std::string signature{};             // of a SavedModel; empty: serving_default
   std::string mappings{};              // a file of rules that go before stele's
+  std::string tag{};                   // of an archive; empty: the newest
 };
 
 /// Returns true if files of the format have graphs of DL4J.

@@ -62,6 +62,10 @@ Result<Checkpoint> open_graph(const std::string& path, const GraphChoice& choice
   STELE_TRY_ASSIGN(const SourcePtr source, Input(path).open("", options.load));
   const auto format = format_of_content(*source);  // a frozen graph of TensorFlow is not recognised
   const bool onnx = format && (*format)->name() == "onnx";
+  std::shared_ptr<const Format> tagged;
+  if (!choice.tag.empty()) {
+    STELE_TRY_ASSIGN(tagged, input_format(path, {.tag = choice.tag}, options.load));
+  }
   if (format && holds_graphs(**format)) {
     if (!choice.shapes.empty() || !choice.outputs.empty() || !choice.signature.empty() || !choice.mappings.empty()) {
       return Error(Errc::invalid_argument,
@@ -70,7 +74,8 @@ Result<Checkpoint> open_graph(const std::string& path, const GraphChoice& choice
           .file(path)
           .found((*format)->name());
     }
-    STELE_TRY_ASSIGN(Checkpoint model, stele::open_checkpoint(*as_checkpoints(**format), path, options.load));
+    const CheckpointFormat& opened = *as_checkpoints(tagged ? *tagged : **format);
+    STELE_TRY_ASSIGN(Checkpoint model, stele::open_checkpoint(opened, path, options.load));
     if (model.graph) return model;
     return Error(Errc::missing, "the file has no graph").file(path).found((*format)->name());
   }
