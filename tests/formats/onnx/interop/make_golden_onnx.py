@@ -74,6 +74,7 @@ def write(folder):
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(types(), folder / "types.onnx")
     onnx.save(mlp(), folder / "mlp.onnx")
+    (folder / "external.bin").unlink(missing_ok=True)  # onnx appends to an existing file
     onnx.save(mlp(), folder / "external.onnx", save_as_external_data=True, location="external.bin", size_threshold=16)
 
 
