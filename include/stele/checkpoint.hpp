@@ -19,8 +19,8 @@ struct Checkpoint {
   std::optional<Graph> graph{};
   std::optional<TrainingConfig> training{};
   OptimizerState optimizer{};
-  /// Rows Report::What::lost: parts of the opened file that this checkpoint does not contain. Saves repeat them in their
-  /// reports.
+  /// Rows Report::What::lost: parts of the opened file that this checkpoint does not contain. Saves repeat them in
+  /// their reports.
   Report left_out{};
 };
 

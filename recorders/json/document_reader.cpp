@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/value_memory.hpp"
-#include "numbers.hpp"
+#include "encodings/json/numbers.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/tree.hpp"
 
