@@ -7,10 +7,13 @@
 #include "base/entry_names.hpp"
 #include "base/limits.hpp"
 #include "base/similar.hpp"
-#include "encodings/zip/zip.hpp"
 #include "stele/bundle.hpp"
 #include "stele/checkpoint.hpp"
 #include "stele/recorders/any.hpp"
+
+#ifdef STELE_ZIP  // a format of this build has zip files
+#include "encodings/zip/zip.hpp"
+#endif
 
 namespace stele::inline v0 {
 
@@ -230,6 +233,7 @@ bool has_models(const Bundle& folder) {
   });
 }
 
+#ifdef STELE_ZIP
 /// Returns true for an .npz file whose first entry is not an array, which another program may have added. Reads the
 /// directory.
 bool is_npz_by_directory(const Source& source) {
@@ -241,6 +245,7 @@ bool is_npz_by_directory(const Source& source) {
   return std::any_of(entries.begin(), entries.end(),
                      [](const detail::zip::Entry& entry) { return detail::is_numpy_zip_entry(entry.name); });
 }
+#endif
 
 }  // namespace
 
@@ -266,11 +271,14 @@ Result<const Format*> format_of_content(const Source& source) {
         .file(source.name())
         .found(std::string(found->name()) + " and " + std::string(second->name()));
   }
-  if ((found == nullptr || found->name() == "archive") && !source.is_folder()) {
+#ifdef STELE_ZIP
+  const Format* const npz = find_format("npz");
+  if (npz != nullptr && (found == nullptr || found->name() == "archive") && !source.is_folder()) {
     const auto first = detail::zip::first_name({head, size});
     const bool undecided = first ? !detail::is_archive_zip_entry(first->name) : text.starts_with("PK\3\4");
-    if (undecided && is_npz_by_directory(source)) return find_format("npz");
+    if (undecided && is_npz_by_directory(source)) return npz;
   }
+#endif
   if (found != nullptr) return found;
   if (folder != nullptr) {
     Error error = Error(Errc::bad_magic, "the folder has no known format").file(source.name());

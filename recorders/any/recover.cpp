@@ -8,7 +8,6 @@
 
 #include "base/hash.hpp"
 #include "base/limits.hpp"
-#include "encodings/zip/rebuild.hpp"
 #include "io/continued.hpp"
 #include "io/files.hpp"
 #include "snapshot/data.hpp"
@@ -17,6 +16,10 @@
 #include "snapshot/unreadable.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/stele_reader.hpp"
+
+#ifdef STELE_ZIP
+#include "encodings/zip/rebuild.hpp"
+#endif
 
 namespace stele::inline v0 {
 namespace {
@@ -156,6 +159,15 @@ Snapshot without_padding(const Snapshot& snapshot) {
 }
 
 Result<Recovered> recover_file(const SourcePtr& source, const LoadOptions& options, bool may_be_index);
+/// Returns the source of a zip file with a directory made from the headers of its entries.
+Result<SourcePtr> with_new_directory(const SourcePtr& source, [[maybe_unused]] std::string& cut) {
+#ifdef STELE_ZIP
+  return detail::zip::with_new_directory(source, cut);
+#else
+  return Error(Errc::unsupported, "this build has no format of zip files").file(source->name());
+#endif
+}
+
 Result<Recovered> recover_as(const Format& format, const SourcePtr& source, const LoadOptions& options,
                              bool may_be_index);
 
@@ -191,7 +203,7 @@ Result<Recovered> recover_as(const Format& format, const SourcePtr& source, cons
     const std::string_view text(reinterpret_cast<const char*>(head), sizeof head);
     if (text == "PK\3\4") {
       std::string cut;
-      STELE_TRY_ASSIGN(const SourcePtr rebuilt, detail::zip::with_new_directory(source, cut));
+      STELE_TRY_ASSIGN(const SourcePtr rebuilt, with_new_directory(source, cut));
       opened = detail::open({&format}, rebuilt, options);
       if (!opened) return error;
       made.notes.emplace_back("the directory of the zip file is damaged: its entries were found by their headers");

@@ -104,8 +104,8 @@ Result<std::vector<std::string>> indexes_of(const Bundle& folder) {
 Result<Snapshot> open_folder(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options) {
   const auto bundle = folder->bundle();
   if (has_index(*bundle)) {
-    STELE_TRY_ASSIGN(Snapshot whole, open_dcp(folder, context, options));
-    return part_of(std::move(whole), options.part);
+    STELE_TRY_ASSIGN(const Snapshot whole, open_dcp(folder, context, options));
+    return part_of(whole, options.part);
   }
   STELE_TRY_ASSIGN(const auto indexes, indexes_of(*bundle));
   if (indexes.size() > 1) {
@@ -137,7 +137,7 @@ Result<Snapshot> open_file(const SourcePtr& source, const PytorchOptions& option
   return in_file(
       [&]() -> Result<Snapshot> {
         STELE_TRY_ASSIGN(Opened opened, open_any(source, options, limits, memory, kinds));
-        if (auto* snapshot = std::get_if<Snapshot>(&opened)) return part_of(std::move(*snapshot), options.part);
+        if (auto* snapshot = std::get_if<Snapshot>(&opened)) return part_of(*snapshot, options.part);
         File& file = std::get<File>(opened);
         STELE_TRY_ASSIGN(const pickle::Ref part, find_part(file.objects, options.part));
         return build(file, part, memory);

@@ -112,6 +112,13 @@ sources=(-D CMAKE_BUILD_TYPE=Debug)
 with_cmake fetch "${sources[@]}" -D WAY=fetch -D STELE_SOURCE="file://$work/source"
 with_cmake subdirectory "${sources[@]}" -D WAY=subdirectory -D STELE_SOURCE="$work/fetch/_deps/stele-src"
 
+# Some formats only: without the packages of the others.
+mapfile -t few < <(without re2 zstd ZLIB libdeflate Protobuf)
+with_cmake subdirectory-formats "${sources[@]}" "${few[@]}" -D WAY=subdirectory -D COMPONENTS=safetensors -D EACH=ON \
+  -D STELE_FORMATS="safetensors;gguf" -D STELE_FLATC=none -D STELE_SOURCE="$work/fetch/_deps/stele-src"
+refused subdirectory-unknown "STELE_FORMATS names .*recorders/tensors" "${sources[@]}" -D WAY=subdirectory \
+  -D STELE_FORMATS=tensors -D STELE_SOURCE="$work/fetch/_deps/stele-src"
+
 # The Debian packages, unpacked into a root of their own: one shared library.
 echo "== deb"
 debs=$work/debs
