@@ -25,6 +25,7 @@
 #   make interop-dcp          distributed checkpoints both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB)
 #   make embedded             run the programs for a microcontroller under QEMU (installs compilers for Arm and RISC-V, and QEMU)
 #   make report-test          the pages of `stele report` in headless Chromium (installs it)
+#   make libcxx               tests of the core and the formats by clang-19 and libc++ (installs them)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
 #   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/generated/onnx-operators.md (TORCH=1: PyTorch's, too;
@@ -57,7 +58,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian libcxx interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -192,6 +193,11 @@ report-test: deps
 	@tools/deps.sh browser
 	$(call build,$(PRESET),stele_command)
 	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -R '^command:report$$' -V
+
+libcxx: deps
+	@tools/deps.sh libcxx
+	$(call build,libcxx,stele_tests)
+	build/libcxx/tests/stele_tests -tce="lazy: memory*"  # bounds for the sizes of libstdc++
 
 big-endian: deps
 	@tools/deps.sh big-endian

@@ -3,6 +3,7 @@
 #include "stele/training.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "classes.hpp"
@@ -113,6 +114,13 @@ TrainingObject as_schedule(const TrainingRate& rate) {
 }
 
 }  // namespace
+
+bool operator==(const TrainingObject& a, const TrainingObject& b) {
+  const auto members = [](const TrainingObject& o) {
+    return std::tie(o.type, o.class_name, o.numbers, o.flags, o.texts, o.objects, o.values, o.other);
+  };
+  return members(a) == members(b);
+}
 
 const TrainingNumber* TrainingObject::number(std::string_view name) const noexcept { return find(numbers, name); }
 const bool* TrainingObject::flag(std::string_view name) const noexcept { return find(flags, name); }

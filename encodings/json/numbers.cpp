@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/from_chars.hpp"
 #include "json/decimal.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/convert.hpp"
@@ -78,7 +79,7 @@ void append_half(DType d, std::uint16_t bits, std::string& out) {
     char text[64];
     const auto end = std::to_chars(text, text + sizeof text, number, std::chars_format::general, digits).ptr;
     float again = 0;
-    std::from_chars(text, end, again);
+    from_chars(text, end, again);
     if (narrow(d, again) == bits) return append_number(out, true, number, std::chars_format::general, digits);
   }
   append_number(out, true, number);
@@ -149,7 +150,7 @@ bool is_number(std::string_view text, bool& integral) {
 
 template <class T>
 bool parse(std::string_view text, T& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const auto [end, error] = from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size();
 }
 

@@ -117,7 +117,8 @@ struct STELE_EXPORT TrainingObject {
   /// Removes the member with that name, of any kind.
   void erase(std::string_view name);
 
-  friend bool operator==(const TrainingObject&, const TrainingObject&) = default;
+  // Not defaulted: that would instantiate std::pair<std::string, TrainingObject> while the class is incomplete.
+  friend STELE_EXPORT bool operator==(const TrainingObject&, const TrainingObject&);
 
  private:
   TrainingObject& set_flag(std::string_view name, bool flag);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/from_chars.hpp"
 #include "stele/quantize.hpp"
 #include "tensor.hpp"
 
@@ -99,7 +100,7 @@ class Tokens {
 template <class T>
 std::optional<T> parsed(std::string_view text) {
   T value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }

@@ -1,6 +1,7 @@
 // The recorder's write side: writes a snapshot or a checkpoint as the zip file of torch.save.
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 
 #include "base/name_order.hpp"
@@ -44,14 +45,16 @@ const std::string* class_at(std::string_view path, const Value& value) {
 /// tensors; without this, saving the file again would change the order of its names.
 void tied_names_last(std::vector<Entry>& entries, std::size_t leaves) {
   std::vector<bool> seen(leaves);
-  const auto further = std::stable_partition(entries.begin(), entries.end(), [&](const Entry& e) {
-    if (e.leaf == no_index || !seen[e.leaf]) {
-      if (e.leaf != no_index) seen[e.leaf] = true;
-      return true;
-    }
-    return false;
-  });
-  std::sort(further, entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  std::vector<Entry> first, further;
+  first.reserve(entries.size());
+  for (Entry& e : entries) {
+    const bool again = e.leaf != no_index && seen[e.leaf];
+    if (e.leaf != no_index) seen[e.leaf] = true;
+    (again ? further : first).push_back(std::move(e));
+  }
+  std::sort(further.begin(), further.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  std::move(further.begin(), further.end(), std::back_inserter(first));
+  entries = std::move(first);
 }
 
 Result<Names> names_of(const Snapshot& snapshot, bool values) {

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <string_view>
 #include <system_error>
+
+#include "base/from_chars.hpp"
 
 namespace stele::inline v0::detail::json {
 
@@ -35,9 +36,9 @@ inline bool is_tiny(std::string_view number) noexcept {
 /// Parses the float nearest to a JSON number. A number too small for any float except zero becomes zero with its sign,
 /// as when a float is narrowed. Returns false if the number is too large, or is not a number.
 template <class T>
-bool parse_float(std::string_view text, T& out) noexcept {
+bool parse_float(std::string_view text, T& out) {
   const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, out);
+  const auto [stop, error] = from_chars(text.data(), end, out);
   if (stop != end) return false;
   if (error == std::errc()) return true;
   if (error != std::errc::result_out_of_range || !is_tiny(text)) return false;

@@ -11,6 +11,7 @@
 #include "module/path_store.hpp"
 #include "snapshot/tree.hpp"
 #include "stele/record.hpp"
+#include "stele/value.hpp"
 
 namespace stele::inline v0::detail {
 

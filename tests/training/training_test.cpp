@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/from_chars.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace stele;
@@ -70,6 +71,17 @@ bool close(double a, double b) {
 }
 
 }  // namespace
+
+TEST_CASE("training: objects of a growing list keep their values") {
+  TrainingObject schedule;
+  schedule.type = "MapSchedule";
+  schedule.values = {{0, 0.5}, {10, 0.25}};
+  std::vector<TrainingObject> list;
+  for (int i = 0; i < 20; ++i) list.push_back(schedule);
+  CHECK(std::all_of(list.begin(), list.end(), [&](const TrainingObject& o) { return o == schedule; }));
+  list.back().values[10] = 1;
+  CHECK_FALSE(list.back() == schedule);
+}
 
 TEST_CASE("training: what DL4J wrote comes back as it was") {
   for (const fs::path& path : real_configs()) {
@@ -336,7 +348,7 @@ TEST_CASE("training: schedules have the values of ND4J") {
     std::string number;
     REQUIRE((words >> iteration >> epoch >> number));
     double expected = 0;
-    std::from_chars(number.data(), number.data() + number.size(), expected);
+    stele::detail::from_chars(number.data(), number.data() + number.size(), expected);
     const double value = at(schedule, iteration, epoch);
     CHECK_MESSAGE(close(value, expected), schedule.json() << line << " " << value);
     ++values;
