@@ -220,7 +220,7 @@ TEST_CASE("lazy: memory of opening stele") {
       put(f.metadata, 4U), put(f.metadata, 0U);
       for (int shift = 24; shift >= 0; shift -= 8) f.metadata += static_cast<char>(i >> shift);
     }
-    check<F>("metadata", f.make());
+    check_index<F>("metadata", f.make());
   }
   {
     RawFile f;  // names that share their bytes, one in the other
