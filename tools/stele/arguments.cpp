@@ -81,6 +81,7 @@ class Commands {
     opening_whole(sub, to);
     sub.add_option("--part", to.part, "Open only the part below this path");
   }
+  /// The options of opening() without a part, for subcommands that read the whole file.
   static void opening_whole(CLI::App& sub, Opening& to) {
     sub.add_option("--names", to.names,
                    "Names for a file without names: a layout (.txt), a Paddle program, or a model");
