@@ -26,7 +26,9 @@
 #   make embedded             run the programs for a microcontroller under QEMU (installs compilers for Arm and RISC-V, and QEMU)
 #   make report-test          the pages of `stele report` in headless Chromium (installs it)
 #   make libcxx               tests of the core and the formats by clang-19 and libc++ (installs them)
-#   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
+#   make foreign ARCH=s390x   tests of the core and formats on another architecture under QEMU (installs a cross compiler, and
+#                             QEMU): s390x, which is big-endian, arm64, and armhf and i386, which have 32 bits
+#   make windows              tests and the command for Windows, by MinGW, under Wine (installs both; builds the libraries)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
 #   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/generated/onnx-operators.md (TORCH=1: PyTorch's, too;
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
@@ -58,7 +60,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian libcxx interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test foreign windows libcxx interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -199,9 +201,16 @@ libcxx: deps
 	$(call build,libcxx,stele_tests)
 	build/libcxx/tests/stele_tests
 
-big-endian: deps
-	@tools/deps.sh big-endian
-	tools/big-endian.sh $(JOBS)
+ARCH ?= s390x
+foreign: deps
+	@tools/deps.sh foreign
+	tools/foreign.sh $(ARCH) $(JOBS)
+
+windows: deps
+	@tools/deps.sh windows
+	tools/cross_deps.sh windows
+	$(call build,windows,stele_tests stele_command)
+	tests/windows/run.sh build/windows
 
 # $(call venv,[HOW],[WHAT]): an environment of Python in the target's folder, with the first prerequisite's packages.
 define venv

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <ctime>
+#include <cstdio>
 #include <limits>
 #include <set>
 
@@ -20,11 +20,17 @@ constexpr std::size_t min_digits = 8;
 
 /// Returns the UTC time in ISO 8601 format: "2026-11-24T13:50:49Z".
 std::string readable(std::int64_t time_ms) {
-  const auto seconds = static_cast<std::time_t>(time_ms / 1000);
-  std::tm parts{};
-  if (::gmtime_r(&seconds, &parts) == nullptr) return {};
+  using namespace std::chrono;
+  const sys_seconds time(floor<seconds>(milliseconds(time_ms)));
+  const auto day = floor<days>(time);
+  const year_month_day date(day);
+  const hh_mm_ss clock(time - day);
   char text[64];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+  const int size = std::snprintf(  // NOLINT(cppcoreguidelines-pro-type-vararg)
+      text, sizeof text, "%04d-%02u-%02uT%02d:%02d:%02dZ", static_cast<int>(date.year()),
+      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()),
+      static_cast<int>(clock.minutes().count()), static_cast<int>(clock.seconds().count()));
+  return {text, static_cast<std::size_t>(size)};
 }
 
 /// Reads members of the manifest, and keeps the error of the first member that is missing or has another kind.

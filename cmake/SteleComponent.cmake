@@ -1,7 +1,7 @@
-# stele_component(NAME [HOT] [PUBLIC target...] [PRIVATE target...] [PACKAGES package...])
+# stele_component(NAME [HOT] [WITHOUT folder...] [PUBLIC target...] [PRIVATE target...] [PACKAGES package...])
 #
 # A component: a static library stele_NAME (stele::NAME) of every .cpp below the current folder (not of folders that are
-# components themselves), which can include the public headers. stele::stele links all components, cmake --install
+# components themselves, nor of those WITHOUT which it is built), which can include the public headers. stele::stele links all components, cmake --install
 # installs them, and find_package(stele COMPONENTS ...) names them.
 #
 # HOT keeps the -O3 of release builds: code that touches every element or every tensor's name. Other components have more
@@ -10,12 +10,15 @@
 # PACKAGES are the CMake packages that the component's own targets come from; they are found here, and again in a project
 # that uses the installed component. Each must have a line in SteleInstall.cmake.
 function(stele_component name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "HOT" "" "PUBLIC;PRIVATE;PACKAGES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "HOT" "" "WITHOUT;PUBLIC;PRIVATE;PACKAGES")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp")
   file(GLOB others CONFIGURE_DEPENDS "*/CMakeLists.txt")  # components of their own
   foreach(other IN LISTS others)
     cmake_path(GET other PARENT_PATH other)
     list(FILTER sources EXCLUDE REGEX "^${other}/")
+  endforeach()
+  foreach(other IN LISTS arg_WITHOUT)
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${other}/")
   endforeach()
   foreach(other IN LISTS arg_PUBLIC arg_PRIVATE)
     get_property(folder GLOBAL PROPERTY STELE_FOLDER_${other})
@@ -32,8 +35,10 @@ function(stele_component name)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(${target} PUBLIC cxx_std_20)
-  if(NOT MSVC)  # a program contains what it calls (benchmarks/size.py)
-    target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
+  if(NOT MSVC)
+    if(NOT WIN32)  # a program contains what it calls (benchmarks/size.py); MinGW's linker takes minutes
+      target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
+    endif()
     if(NOT arg_HOT)
       target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
     endif()

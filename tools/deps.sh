@@ -9,7 +9,7 @@
 #   tools/deps.sh api         packages of `make api`
 #   tools/deps.sh embedded    additional packages of `make embedded`
 #   tools/deps.sh browser     packages of `make report-test`
-#   tools/deps.sh big-endian  additional packages of `make big-endian`
+#   tools/deps.sh foreign     additional packages of `make foreign`
 #   tools/deps.sh libcxx      additional packages of `make libcxx`
 #
 # Boost must be 1.81 or newer. If another Boost -dev package conflicts with libboost1.81-dev, the headers of 1.81 are
@@ -19,8 +19,8 @@ cd "$(dirname "$0")/.."
 
 group=${1:-all}
 case $group in
-  build | all | torch | mpi | dl4j | api | embedded | browser | big-endian | libcxx) ;;
-  *) echo "usage: tools/deps.sh [build|all|torch|mpi|dl4j|api|embedded|browser|big-endian|libcxx]" >&2; exit 2 ;;
+  build | all | torch | mpi | dl4j | api | embedded | browser | foreign | libcxx) ;;
+  *) echo "usage: tools/deps.sh [build|all|torch|mpi|dl4j|api|embedded|browser|foreign|libcxx]" >&2; exit 2 ;;
 esac
 
 list() {  # "package probe" lines of the wanted groups

@@ -8,6 +8,8 @@
 // plain Values. An enum with a Boost.Describe description is stored as its name, and cereal::binary_data as bytes.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -187,22 +189,29 @@ namespace detail {
 /// Reads an object; returns the expected type if the value does not fit. Returns all other exceptions of cereal or of
 /// the user's function in the same form, except std::bad_alloc.
 inline std::string_view read_archive(const Value& value, void* object, void (*load)(ValueReader&, void*)) {
-  // The text must outlive the exception; the loader copies it immediately.
-  thread_local std::string expected;
+  // The text must outlive the exception; the loader copies it immediately. Not a std::string, because MinGW's g++
+  // destroys a thread's objects too late (gcc.gnu.org/PR80816).
+  thread_local std::array<char, 1024> expected;
+  const auto said = [](std::string_view before, std::string_view what, std::string_view after) -> std::string_view {
+    std::size_t size = 0;
+    for (const std::string_view part : {before, what, after}) {
+      size += part.copy(expected.data() + size, std::min(part.size(), expected.size() - size));
+    }
+    return {expected.data(), size};
+  };
   try {
     ValueReader archive(value);
     load(archive, object);
     return {};
   } catch (const ArchiveError& e) {
-    expected = e.what();
+    return said(e.what(), "", "");
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    expected = std::string("a value that its cereal function accepts (it threw: ") + e.what() + ")";
+    return said("a value that its cereal function accepts (it threw: ", e.what(), ")");
   } catch (...) {
-    expected = "a value that its cereal function accepts (it threw)";
+    return "a value that its cereal function accepts (it threw)";
   }
-  return expected;
 }
 
 }  // namespace detail

@@ -28,6 +28,12 @@ class STELE_EXPORT Input {
     { path.native() } -> std::same_as<const std::string&>;
   }
   Input(const Path& path) : Input(std::string_view(path.native())) {}
+  template <class Path>
+  requires requires(const Path& path) {  // on Windows
+    { path.native() } -> std::same_as<const std::wstring&>;
+    { path.generic_u8string() } -> std::same_as<std::u8string>;
+  }
+  Input(const Path& path) : Input(reinterpret_cast<const char*>(path.generic_u8string().c_str())) {}
   Input(SourcePtr source) : source_(std::move(source)) {}
   Input(std::span<const std::byte> bytes) : source_(borrow_bytes(bytes)) {}
   Input(const Bytes& bytes) : Input(bytes.span()) {}

@@ -1,9 +1,13 @@
 #include "frames.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <zstd.h>
@@ -36,25 +40,67 @@ struct Free {
   void operator()(ZSTD_DCtx* c) const { ZSTD_freeDCtx(c); }
 };
 
-/// Returns this thread's compressor. Each thread has one, because its creation costs as much as a small frame.
-ZSTD_CCtx& compressor() {
-  thread_local const std::unique_ptr<ZSTD_CCtx, Free> context(ZSTD_createCCtx());
-  if (context == nullptr) throw std::bad_alloc();
-  const bool forced = !ZSTD_isError(ZSTD_CCtx_setParameter(context.get(), literal_compression, huffman));
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, forced ? level : 1);
-  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_contentSizeFlag, 0);
-  return *context;
-}
-ZSTD_DCtx& decompressor() {
-  thread_local const std::unique_ptr<ZSTD_DCtx, Free> context(ZSTD_createDCtx());
-  if (context == nullptr) throw std::bad_alloc();
-  return *context;
-}
-/// Returns this thread's buffer for one frame.
-Bytes& scratch() {
-  thread_local Bytes bytes(frame_size);
-  return bytes;
-}
+/// What a thread needs for frames.
+class Workspace {
+ public:
+  ZSTD_CCtx& compressor() {
+    if (compressor_ == nullptr) compressor_.reset(ZSTD_createCCtx());
+    if (compressor_ == nullptr) throw std::bad_alloc();
+    const bool forced = !ZSTD_isError(ZSTD_CCtx_setParameter(compressor_.get(), literal_compression, huffman));
+    ZSTD_CCtx_setParameter(compressor_.get(), ZSTD_c_compressionLevel, forced ? level : 1);
+    ZSTD_CCtx_setParameter(compressor_.get(), ZSTD_c_contentSizeFlag, 0);
+    return *compressor_;
+  }
+  ZSTD_DCtx& decompressor() {
+    if (decompressor_ == nullptr) decompressor_.reset(ZSTD_createDCtx());
+    if (decompressor_ == nullptr) throw std::bad_alloc();
+    return *decompressor_;
+  }
+  /// Memory for one frame.
+  std::byte* scratch() {
+    if (scratch_.empty()) scratch_ = Bytes(frame_size);
+    return scratch_.data();
+  }
+
+ private:
+  std::unique_ptr<ZSTD_CCtx, Free> compressor_;
+  std::unique_ptr<ZSTD_DCtx, Free> decompressor_;
+  Bytes scratch_;
+};
+
+/// A workspace for the duration of a frame. Workspaces are kept, because making one costs as much as a small frame.
+/// They are not thread_local: MinGW's g++ before 16 frees the memory of such objects before it destroys them
+/// (gcc.gnu.org/PR80816).
+class Borrowed {
+ public:
+  Borrowed() {
+    const std::lock_guard lock(mutex_);
+    for (auto& kept : idle_) {
+      if (kept != nullptr) {
+        own_ = std::move(kept);
+        return;
+      }
+    }
+    own_ = std::make_unique<Workspace>();
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+  ~Borrowed() {
+    const std::lock_guard lock(mutex_);
+    for (auto& place : idle_) {
+      if (place == nullptr) {
+        place = std::move(own_);
+        return;
+      }
+    }
+  }
+  Workspace* operator->() const noexcept { return own_.get(); }
+
+ private:
+  static inline std::mutex mutex_;
+  static inline std::array<std::unique_ptr<Workspace>, 16> idle_;
+  std::unique_ptr<Workspace> own_;
+};
 
 /// A frame to be written.
 struct Packed {
@@ -74,12 +120,13 @@ struct Packed {
   }
   void pack(unsigned width) {
     if (packed.empty()) packed = Bytes(ZSTD_compressBound(frame_size));
+    const Borrowed workspace;
     const std::byte* from = plain.data();
     if (width != 1) {
-      shuffle_bytes(plain.data(), scratch().data(), plain.size() / width, width);
-      from = scratch().data();
+      shuffle_bytes(plain.data(), workspace->scratch(), plain.size() / width, width);
+      from = workspace->scratch();
     }
-    size = ZSTD_compress2(&compressor(), packed.data(), packed.size(), from, plain.size());
+    size = ZSTD_compress2(&workspace->compressor(), packed.data(), packed.size(), from, plain.size());
     // A saving of less than a sixteenth is not worth the time to decompress.
     compressed = !ZSTD_isError(size) && size + plain.size() / 16 <= plain.size();
   }
@@ -148,8 +195,9 @@ Status unpack(const FramedBlock& block, const Table::Frame& frame, const std::by
     std::memcpy(out, stored, frame.length);
     return {};
   }
-  std::byte* plain = block.width != 1 ? scratch().data() : out;
-  const std::size_t n = ZSTD_decompressDCtx(&decompressor(), plain, frame.length, stored, frame.stored);
+  const Borrowed workspace;
+  std::byte* plain = block.width != 1 ? workspace->scratch() : out;
+  const std::size_t n = ZSTD_decompressDCtx(&workspace->decompressor(), plain, frame.length, stored, frame.stored);
   if (ZSTD_isError(n) || n != frame.length || frame.length % block.width != 0) {
     return Error(Errc::malformed, "a compressed frame is damaged").file(block.source.name()).offset(frame.offset);
   }

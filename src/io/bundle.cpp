@@ -1,6 +1,7 @@
 #include "stele/bundle.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "io/files.hpp"
@@ -10,7 +11,7 @@ namespace stele::inline v0 {
 Bundle::~Bundle() = default;
 
 std::string_view file_name(std::string_view path) noexcept {
-  const std::size_t slash = path.rfind('/');
+  const std::size_t slash = path.find_last_of(detail::os::separators);
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
@@ -100,6 +101,37 @@ Status check_name(std::string_view name) {
   return Error(Errc::invalid_argument, "the name is not a plain relative path").found(std::string(name));
 }
 
+/// Returns true if Windows reserves this part of a name for a device or a stream, or changes it (Naming Files, Paths,
+/// and Namespaces, Microsoft Learn).
+bool is_reserved(std::string_view part) {
+  if (part.ends_with('.') || part.ends_with(' ')) return true;
+  for (const char c : part) {
+    if (static_cast<unsigned char>(c) < 0x20 || std::string_view("<>:\"|?*\\").find(c) != std::string_view::npos)
+      return true;
+  }
+  std::string stem(part.substr(0, part.find('.')));
+  stem.erase(stem.find_last_not_of(' ') + 1);
+  for (char& c : stem) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  constexpr std::string_view devices[] = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"};
+  if (std::find(std::begin(devices), std::end(devices), stem) != std::end(devices)) return true;
+  if (!stem.starts_with("COM") && !stem.starts_with("LPT")) return false;
+  const std::string_view port = std::string_view(stem).substr(3);  // also superscript digits, in UTF-8
+  return (port.size() == 1 && port[0] >= '0' && port[0] <= '9') || port == "\xc2\xb9" || port == "\xc2\xb2" ||
+         port == "\xc2\xb3";
+}
+
+Status check_portable(std::string_view name) {
+  for (std::string_view rest = name;;) {
+    const std::size_t slash = rest.find('/');
+    if (is_reserved(rest.substr(0, slash))) {
+      return Error(Errc::invalid_argument, "the name is reserved on Windows, where a file cannot have it")
+          .found(std::string(name));
+    }
+    if (slash == rest.npos) return {};
+    rest.remove_prefix(slash + 1);
+  }
+}
+
 /// Calls `visit` for each folder in the name.
 template <class Visit>
 Status each_folder(std::string_view name, Visit&& visit) {
@@ -115,7 +147,7 @@ class FolderBundle final : public Bundle {
       : place_(std::move(place)), options_(options), mapped_(mapped), names_(names) {}
 
   Result<SourcePtr> open(std::string_view name) const override {
-    STELE_TRY(check_name(name));
+    STELE_TRY(check_existing(name));
     return detail::open_file(place_ / name, mapped_);
   }
   Result<std::shared_ptr<const Bundle>> beneath() const override {
@@ -128,11 +160,12 @@ class FolderBundle final : public Bundle {
   }
   Result<std::unique_ptr<Sink>> create(std::string_view name) override {
     STELE_TRY(check_name(name));
+    STELE_TRY(check_portable(name));  // on every system, so that the folder can be copied to any
     STELE_TRY(each_folder(name, [&](std::string_view folder) { return make(place_ / folder); }));
     return detail::file_sink(place_ / name, options_, names_);
   }
   Result<bool> contains(std::string_view name) const override {
-    STELE_TRY(check_name(name));
+    STELE_TRY(check_existing(name));
     auto info = os::status((place_ / name).os());
     if (info) return info->kind != os::Kind::missing;
     if (info.error().code() == Errc::not_found) return false;  // the path leads through a file
@@ -152,7 +185,7 @@ class FolderBundle final : public Bundle {
   }
   void remove(std::string_view name) noexcept override {
     static_cast<void>(detail::guarded([&]() -> Status {
-      STELE_TRY(check_name(name));
+      STELE_TRY(check_existing(name));
       STELE_TRY_ASSIGN(const auto folder, os::open_folder(here()));
       os::remove(folder, std::string(name));
       return {};
@@ -160,6 +193,10 @@ class FolderBundle final : public Bundle {
   }
 
  private:
+  static Status check_existing(std::string_view name) {
+    STELE_TRY(check_name(name));
+    return os::reserves_names ? check_portable(name) : Status();
+  }
   os::Path here() const { return {place_.root.get(), place_.path.empty() ? "." : place_.path, place_.name}; }
 
   /// Creates a folder if it does not exist. Its name is synced before its contents.
@@ -355,8 +392,7 @@ std::shared_ptr<Bundle> detail::folder_bundle(Location place, FileSinkOptions op
 }
 
 std::shared_ptr<Bundle> folder_bundle(std::string path, FileSinkOptions options, bool mapped) {
-  Location place{nullptr, path, std::move(path)};
-  return detail::folder_bundle(std::move(place), options, mapped);
+  return detail::folder_bundle(detail::location_of(std::move(path)), options, mapped);
 }
 
 std::shared_ptr<Bundle> memory_bundle() {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/os/os.hpp"
@@ -29,7 +30,10 @@ struct Location {
   /// Returns the location of the parent folder.
   Location folder() const;
 };
-inline Location location_of(const std::string& path) { return {nullptr, path, path}; }
+inline Location location_of(std::string path) {
+  std::string text = os::with_slashes(std::move(path));
+  return {nullptr, text, std::move(text)};
+}
 
 /// Returns the path with this extension added if its last segment has none.
 STELE_EXPORT std::string with_extension(const std::string& path, std::string_view extension);

@@ -190,9 +190,10 @@ std::string without_slashes(std::string path) {
   return path;
 }
 
-Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& path, FileSinkOptions options,
+Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& given, FileSinkOptions options,
                                                FolderCheck may_replace) {
-  if (path.empty()) return Error(Errc::invalid_argument, "the path is empty");
+  if (given.empty()) return Error(Errc::invalid_argument, "the path is empty");
+  const std::string path = os::with_slashes(given);
   const std::string plain = without_slashes(path);
   STELE_TRY_ASSIGN(const os::Info found, os::status({nullptr, plain, path}));
   const bool exists = found.kind == os::Kind::folder;

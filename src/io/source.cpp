@@ -208,8 +208,7 @@ Result<SourcePtr> detail::open_file(const Location& place, bool mapped) {
   return open_guarded(place, Wanted::file, mapped);
 }
 std::string detail::with_extension(const std::string& path, std::string_view extension) {
-  const std::size_t slash = path.find_last_of('/');
-  const std::size_t name = slash == std::string::npos ? 0 : slash + 1;
+  const std::size_t name = path.size() - file_name(path).size();
   // A name between double underscores needs no extension: Paddle's __params__.
   if (const std::string_view leaf = std::string_view(path).substr(name);
       leaf.starts_with("__") && leaf.ends_with("__")) {

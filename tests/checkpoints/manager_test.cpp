@@ -227,36 +227,35 @@ TEST_CASE("space is checked ahead") {
 
 TEST_CASE("a signal makes the next step due, and the save says so") {
   const TempDir dir;
+  const auto before = std::signal(SIGINT, SIG_DFL);
   {
-    auto manager = manager_in(dir / "run", {.save = save_when::every_steps(100) | save_when::on_signal({SIGUSR1})});
+    auto manager = manager_in(dir / "run", {.save = save_when::every_steps(100) | save_when::on_signal({SIGINT})});
     CHECK_FALSE(manager.due(1));
     CHECK(manager.due(100));
-    ::raise(SIGUSR1);
-    CHECK(manager.signalled(SIGUSR1));
+    ::raise(SIGINT);
+    CHECK(manager.signalled(SIGINT));
     CHECK_FALSE(manager.signalled(SIGTERM));
     CHECK(manager.due(1));
-    CHECK(save(manager, 1, 1).info.signal == SIGUSR1);
+    CHECK(save(manager, 1, 1).info.signal == SIGINT);
     CHECK_FALSE(manager.due(2));
-    CHECK(manager.signalled(SIGUSR1));
+    CHECK(manager.signalled(SIGINT));
     CHECK(save(manager, 2, 1).info.signal == 0);
-    CHECK(manager.steps().value()[0].signal == SIGUSR1);
+    CHECK(manager.steps().value()[0].signal == SIGINT);
   }
-  struct sigaction now = {};
-  ::sigaction(SIGUSR1, nullptr, &now);
-  CHECK((now.sa_handler == SIG_DFL));
-  CHECK(code_of(CheckpointManager::open(dir / "run", BinaryRecorder<>(), {.save = save_when::on_signal({SIGKILL})})) ==
+  CHECK((std::signal(SIGINT, before) == SIG_DFL));
+  CHECK(code_of(CheckpointManager::open(dir / "run", BinaryRecorder<>(), {.save = save_when::on_signal({9})})) ==
         Errc::invalid_argument);
 }
 
 TEST_CASE("only a step on disk answers a signal") {
   const TempDir dir;
   std::optional<std::int64_t> last;
-  const SavePolicy policy([&](const SaveMoment& moment) { return last = moment.last_step, moment.signal == SIGUSR1; },
-                          {SIGUSR1});
+  const SavePolicy policy([&](const SaveMoment& moment) { return last = moment.last_step, moment.signal == SIGINT; },
+                          {SIGINT});
   auto manager = manager_in(dir / "run", {.save = policy, .max_bytes = 1000, .staging_bytes = 100'000});
   const Net small = net(1), large = net(1, 400);
   const Checkpoint fits = checkpoint_of(small).value(), exceeds = checkpoint_of(large).value();
-  ::raise(SIGUSR1);
+  ::raise(SIGINT);
   CHECK(manager.due(1));
   CHECK(code_of(manager.save(1, exceeds)) == Errc::no_space);
   CHECK(manager.due(2));
@@ -268,11 +267,11 @@ TEST_CASE("only a step on disk answers a signal") {
   CHECK_FALSE(last);
   REQUIRE(manager.save_async(5, fits));
   CHECK_FALSE(manager.due(6));
-  CHECK(manager.wait()->back().info.signal == SIGUSR1);
+  CHECK(manager.wait()->back().info.signal == SIGINT);
   CHECK_FALSE(manager.due(7));
   CHECK(last == 5);
-  ::raise(SIGUSR1);
-  CHECK(manager.save(8, fits).value().info.signal == SIGUSR1);
+  ::raise(SIGINT);
+  CHECK(manager.save(8, fits).value().info.signal == SIGINT);
   CHECK_FALSE(manager.due(9));
   CHECK(code_of(manager.save(9, exceeds)) == Errc::no_space);
   CHECK_FALSE(manager.due(9));

@@ -1,12 +1,11 @@
 // A folder for one test, removed with its contents.
 #pragma once
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -31,9 +30,11 @@ inline std::vector<std::string> names_in(const std::string& path) {
 class TempDir {
  public:
   TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "stele-test-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder: " + pattern);
-    path_ = pattern;
+    std::random_device random;
+    do {
+      const auto name = "stele-test-" + std::to_string(random());
+      path_ = (std::filesystem::temp_directory_path() / name).generic_string();
+    } while (!std::filesystem::create_directory(path_));
   }
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;

@@ -359,8 +359,8 @@ Error wrong_arguments(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 /// Prints an error about wrong arguments. Returns the exit status.
-int fail(int argc, const char* const* argv, const Error& error) {
-  if (std::any_of(argv, argv + argc, [](const std::string_view word) { return word == "--json"; })) {
+int fail(const std::vector<std::string>& words, const Error& error) {
+  if (std::find(words.begin(), words.end(), "--json") != words.end()) {
     Terminal terminal({.json = true});
     Document(terminal, "stele.error/1").member("error", to_value(error));
   } else {
@@ -378,7 +378,7 @@ std::optional<std::string> help_of(const CLI::App& app, const std::string& name)
 
 }  // namespace
 
-std::optional<Arguments> parse_arguments(int argc, const char* const* argv, int& status) {
+std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, int& status) {
   CLI::App app("Looks at, converts, checks and compares model files", "stele");
   app.formatter(std::make_shared<Help>());
   Arguments arguments;
@@ -398,16 +398,18 @@ std::optional<Arguments> parse_arguments(int argc, const char* const* argv, int&
       "Exit status: 0 success; 1 the answer is no (files differ, a file is damaged); 2 an error.\n"
       "stele COMMAND --help explains a command, with examples.");
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 expects them, without the program
+    if (!reversed.empty()) reversed.pop_back();
+    app.parse(std::move(reversed));
   } catch (const CLI::ParseError& error) {
     const bool help_asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
-    status = help_asked ? app.exit(error) : fail(argc, argv, wrong_arguments(app, error));
+    status = help_asked ? app.exit(error) : fail(words, wrong_arguments(app, error));
     return std::nullopt;
   }
   if (help->parsed()) {
     const auto text = help_of(app, topic);
     if (text) Terminal(arguments.common).print(*text);
-    status = text ? exit_ok : fail(argc, argv, no_command(app, topic));
+    status = text ? exit_ok : fail(words, no_command(app, topic));
     return std::nullopt;
   }
   if (completion->parsed() || manual->parsed()) {

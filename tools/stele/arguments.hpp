@@ -17,6 +17,6 @@ struct Arguments {
 
 /// Parses the command line. Prints help, the version, completion scripts, the manual page, and messages about wrong
 /// arguments; the exit status is then in `status`.
-std::optional<Arguments> parse_arguments(int argc, const char* const* argv, int& status);
+std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, int& status);
 
 }  // namespace stele::command

@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   try {
     install_signals();
     int status = exit_ok;
-    const auto arguments = parse_arguments(argc, argv, status);
+    const auto arguments = parse_arguments(prepare_console(argc, argv), status);
     if (!arguments) return status;
     Terminal terminal(arguments->common);
     try {

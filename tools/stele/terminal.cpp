@@ -4,12 +4,9 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
-
-#include <unistd.h>
 
 #include "base/similar.hpp"
 
@@ -18,16 +15,6 @@ namespace stele::command {
 namespace {
 
 constexpr std::size_t buffer_bytes = std::size_t{64} << 10;
-
-volatile std::sig_atomic_t interrupt = 0;
-
-void on_signal(int signal) {
-  if (interrupt != 0) {  // a second one: at once
-    std::signal(signal, SIG_DFL);
-    static_cast<void>(std::raise(signal));
-  }
-  interrupt = 1;
-}
 
 bool is_set(const char* variable) {
   const char* const value = std::getenv(variable);
@@ -215,10 +202,10 @@ std::string counted(std::uint64_t number, std::string_view noun) {
 std::string short_number(double number) { return format("%.6g", number); }
 
 Terminal::Terminal(const Common& common) : common_(common) {
-  const bool terminal = isatty(STDOUT_FILENO) != 0 && !is_set("NO_COLOR") &&
+  const bool terminal = is_terminal(Stream::output) && !is_set("NO_COLOR") &&
                         std::string_view(std::getenv("TERM") != nullptr ? std::getenv("TERM") : "") != "dumb";
   colour_ = common.colour == "always" || (common.colour == "auto" && terminal);
-  bars_ = !common.quiet && isatty(STDERR_FILENO) != 0;
+  bars_ = !common.quiet && is_terminal(Stream::error);
 }
 
 Terminal::~Terminal() {
@@ -241,17 +228,10 @@ void Terminal::note(std::string_view text) {
 
 void Terminal::flush() {
   const std::string text = std::exchange(buffer_, {});
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t written = ::write(STDOUT_FILENO, text.data() + at, text.size() - at);
-    if (written >= 0) {
-      at += static_cast<std::size_t>(written);
-    } else if (errno == EPIPE) {
-      std::_Exit(exit_ok);
-    } else if (errno != EINTR) {
-      std::perror("stele: standard output");
-      std::_Exit(exit_failed);
-    }
-  }
+  if (write_output(text.data(), text.size())) return;
+  if (errno == EPIPE) std::_Exit(exit_ok);
+  std::perror("stele: standard output");
+  std::_Exit(exit_failed);
 }
 
 std::string Terminal::paint(Style style, std::string_view text) const {
@@ -364,19 +344,6 @@ void print_rows(Terminal& terminal, const Report& report) {
                   (row.detail.empty() ? "" : ": ") + safe(row.detail));
   }
 }
-
-void install_signals() {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before {};
-    sigaction(signal, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
-  }
-  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
-}
-
-bool interrupted() noexcept { return interrupt != 0; }
 
 Progress::Progress(Terminal& terminal, std::string label, std::uint64_t total)
     : shown_(terminal.progress_bars()), label_(std::move(label)), total_(total) {}

@@ -14,6 +14,8 @@
 #include <stele/result.hpp>
 #include <stele/value.hpp>
 
+#include "console.hpp"
+
 namespace stele::command {
 
 /// Exit statuses, documented in docs/guide/command.md.
@@ -135,11 +137,6 @@ Value to_value(const Error& error);
 Value to_value(const Report& report);
 /// Prints the rows of a report as notes.
 void print_rows(Terminal& terminal, const Report& report);
-
-/// Makes SIGINT, SIGTERM and SIGHUP end the command in an orderly way, except those that its parent ignores (nohup),
-/// and SIGPIPE and SIGXFSZ errors of write().
-void install_signals();
-bool interrupted() noexcept;
 
 /// A bar on standard error, with rate and the remaining time, after the first second; only on a terminal.
 class Progress {

@@ -1,6 +1,6 @@
 // The only component that calls the operating system. Its thin functions retry interrupted calls, complete partial
-// ones, and return errors with the file's name and the system's message. Each system has its own sources; so far only
-// linux*.cpp.
+// ones, and return errors with the file's name and the system's message. Sources: linux/ and macos/ with what they
+// share in posix/, and windows/. What a system cannot promise is in docs/faults.md.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,11 @@ namespace os {
 /// An open file or folder; closed by the destructor.
 class File {
  public:
+#ifdef _WIN32
+  using Handle = void*;
+#else
   using Handle = int;
+#endif
 
   File() noexcept = default;
   File(Handle handle, std::string name) noexcept : handle_(handle), name_(std::move(name)) {}
@@ -60,10 +64,16 @@ class File {
   Handle handle() const noexcept { return handle_; }
   /// Returns the name for messages: the path that the user gave.
   const std::string& name() const noexcept { return name_; }
+  /// Hands the open handle over.
+  Handle release() noexcept { return std::exchange(handle_, closed); }
   void close() noexcept;
 
  private:
+#ifdef _WIN32
+  static constexpr Handle closed = nullptr;
+#else
   static constexpr Handle closed = -1;
+#endif
   Handle handle_ = closed;
   std::string name_;
 };
@@ -122,6 +132,20 @@ struct Info {
 
 // ---- paths
 
+#ifdef _WIN32
+inline constexpr std::string_view separators = "/\\";
+inline constexpr bool reserves_names = true;
+#else
+inline constexpr std::string_view separators = "/";
+inline constexpr bool reserves_names = false;  // a name can be any bytes
+#endif
+/// Returns a path of the user with / between its parts.
+inline std::string with_slashes(std::string path) {
+  if constexpr (separators.size() > 1) {
+    for (char& c : path) c = c == separators[1] ? '/' : c;
+  }
+  return path;
+}
 /// Returns the status of the target of `path`, after following links. A missing target is not an error (Kind::missing).
 Result<Info> status(const Path& path);
 Result<Info> status(const File& file);

@@ -80,7 +80,7 @@ inline std::string inflated(std::string_view packed) {
 inline std::string deflated(std::string_view text) {
   z_stream state{};
   REQUIRE(deflateInit2(&state, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string packed(deflateBound(&state, text.size()) + 64, '\0');
+  std::string packed(deflateBound(&state, static_cast<uLong>(text.size())) + 64, '\0');
   state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   state.avail_in = static_cast<uInt>(text.size());
   state.next_out = reinterpret_cast<Bytef*>(packed.data());

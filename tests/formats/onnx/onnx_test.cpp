@@ -396,7 +396,8 @@ TEST_CASE("onnx: elements in other files") {
   const std::string two("\0\0\x80\x3f\0\0\0\x40", 8);
   for (const char* file : {"outside.bin", "model/inside.bin", "model/sub/inside.bin"})
     write_text(dir / file, "1234" + two);
-  std::filesystem::create_symlink("../outside.bin", dir / "model/link.bin");
+  std::error_code no_privilege;  // on Windows
+  std::filesystem::create_symlink("../outside.bin", dir / "model/link.bin", no_privilege);
   const auto from = [&](const std::string& location, const std::string& offset = "4", const std::string& length = "8") {
     std::string fields = number(14, 1) + bytes(13, entry("location", location));
     if (!offset.empty()) fields += bytes(13, entry("offset", offset));
@@ -437,13 +438,17 @@ TEST_CASE("onnx: a file for each tensor, more of them than stay open") {
         bytes(5, number(1, 4) + number(2, 2) + bytes(8, name) + number(14, 1) + bytes(13, entry("location", name)));
   }
   write_text(dir / "m.onnx", model_of(graph));
+#ifdef __linux__
   const auto open_files = [] {
     const auto all = std::filesystem::directory_iterator("/proc/self/fd");
     return static_cast<std::uint64_t>(std::distance(begin(all), end(all)));
   };
   const std::uint64_t before = open_files();
+#endif
   const Snapshot model = good(stele::open(dir / "m.onnx"));
+#ifdef __linux__
   CHECK(open_files() < before + count / 2);
+#endif
   for (std::uint64_t i = 0; i < count; ++i)
     CHECK(content_of(model, "w" + std::to_string(i)) == varint(i % 100) + "\1\2\3");
   std::filesystem::remove(dir / "w199");

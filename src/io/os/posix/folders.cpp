@@ -1,8 +1,7 @@
-#include "io/os/linux.hpp"
+#include "io/os/posix/posix.hpp"
 
 #include <dirent.h>
 #include <sys/file.h>
-#include <sys/statvfs.h>
 
 #include <limits>
 #include <memory>
@@ -87,11 +86,8 @@ void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) 
 }
 
 Result<std::uint64_t> free_bytes(const Folder& folder) {
-  struct statvfs status = {};
-  if (retry([&] { return ::fstatvfs(folder.file.handle(), &status); }) != 0) {
-    return failed("cannot determine the free space", folder.file.name());
-  }
-  return std::uint64_t{status.f_bavail} * status.f_frsize;
+  if (const auto bytes = system::free_bytes(folder.file.handle())) return *bytes;
+  return failed("cannot determine the free space", folder.file.name());
 }
 
 Result<bool> make_folder(const Path& path) {

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "io/os/linux.hpp"
+#include "io/os/posix/posix.hpp"
 
 namespace stele::inline v0::detail::os {
 namespace {

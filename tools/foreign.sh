@@ -1,22 +1,31 @@
 #!/usr/bin/env bash
-# Runs tests on a big-endian machine, s390x, under QEMU's emulation of programs. Debian's libraries for it are unpacked
-# below build/big-endian, together with their package lists, so that the system does not change.
+# Runs tests on another architecture under QEMU's emulation of programs: tools/foreign.sh s390x|arm64|armhf|i386 [JOBS].
+# s390x is big-endian, armhf and i386 have 32 bits. Debian's libraries for it are unpacked below build/, together
+# with their package lists, so that the system does not change.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-jobs=${1:-2}
-folder=$PWD/build/big-endian
+arch=${1:-}
+jobs=${2:-2}
+case $arch in  # Debian's names: of the compiler's target, of the machine in QEMU
+  s390x) triplet=s390x-linux-gnu machine=s390x ;;
+  arm64) triplet=aarch64-linux-gnu machine=aarch64 ;;
+  armhf) triplet=arm-linux-gnueabihf machine=arm ;;
+  i386) triplet=i686-linux-gnu machine=i386 ;;
+  *) echo "usage: tools/foreign.sh s390x|arm64|armhf|i386 [JOBS]" >&2; exit 2 ;;
+esac
+folder=$PWD/build/$triplet
 # Tests of reflection, both walks, numbers and formats. Tests of files, threads and other libraries are omitted.
 tests=(main stele_writer_test stele_format_test stele_tree_test safetensors_test shards_test precision_test
        precision_int_test recorders_test recorders_property_test load_test compression_test json_format_test
         json_numbers_test json_compressed_test json_hostile_test safetensors_rules_test zip_test zip_hostile_test
         zip_entries_test archive_test)
 
-if [ ! "$folder/sysroot/complete" -nt tools/big-endian.sh ]; then  # its list of packages may have changed
+if [ ! "$folder/sysroot/complete" -nt tools/foreign.sh ]; then  # its list of packages may have changed
   rm -rf "$folder/apt" "$folder/sysroot"
   mkdir -p "$folder/apt/lists/partial" "$folder/apt/archives/partial"
   cat >"$folder/apt/apt.conf" <<EOF
-APT::Architecture "s390x";
-APT::Architectures { "s390x"; };
+APT::Architecture "$arch";
+APT::Architectures { "$arch"; };
 APT::Sandbox::User "root";
 Acquire::Languages "none";
 Dir::State::Lists "$folder/apt/lists";
@@ -32,9 +41,9 @@ EOF
   touch "$folder/sysroot/complete"
 fi
 
-cmake --preset dev -B "$folder/build" -D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/s390x.cmake" \
-  -D CMAKE_CXX_COMPILER=s390x-linux-gnu-g++ -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF \
-  -D CMAKE_DISABLE_FIND_PACKAGE_Protobuf=ON \
+cmake --preset dev -B "$folder/build" -D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/foreign.cmake" -D STELE_TRIPLET="$triplet" \
+  -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF -D CMAKE_DISABLE_FIND_PACKAGE_Protobuf=ON \
   -D STELE_TEST_FILES="$(IFS=';' && echo "${tests[*]}")"
 cmake --build "$folder/build" -j "$jobs" --target stele_tests
-qemu-s390x -L /usr/s390x-linux-gnu "$folder/build/tests/stele_tests"
+cd tests
+"qemu-$machine" -L "/usr/$triplet" "$folder/build/tests/stele_tests"

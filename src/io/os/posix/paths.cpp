@@ -1,7 +1,4 @@
-#include "io/os/linux.hpp"
-
-#include <linux/openat2.h>
-#include <sys/syscall.h>
+#include "io/os/posix/posix.hpp"
 
 #include <array>
 #include <climits>
@@ -14,18 +11,15 @@ namespace {
 
 // Maximum number of links in a path: the kernel's limit.
 constexpr int max_links = 40;
-// Maximum number of lookups of a path within a folder: the system returns EAGAIN while other processes rename parts of
-// the path.
-constexpr int max_resolutions = 100;
+}  // namespace
 
-/// Replaces openat2() on systems without it: opens each part of the path separately, without following links.
-int open_by_parts(int folder, std::string_view path, int flags) {
+int open_by_parts(int folder, std::string_view path, int flags, int through) {
   File above;
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   for (std::size_t slash = path.find('/'); slash != path.npos; slash = path.find('/')) {
     const std::string part(path.substr(0, slash));
     const int next =
-        retry([&] { return ::openat(folder, part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
+        retry([&] { return ::openat(folder, part.c_str(), through | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
     if (next < 0) return next;
     above = File(next, {});
     folder = next;
@@ -34,21 +28,9 @@ int open_by_parts(int folder, std::string_view path, int flags) {
   return retry([&] { return ::openat(folder, std::string(path).c_str(), flags | O_NOFOLLOW); });
 }
 
-}  // namespace
-
 int open_path(const Path& path, int flags) {
   if (path.from == nullptr) return retry([&] { return ::openat(AT_FDCWD, path.text.c_str(), flags); });
-  struct open_how how = {};
-  how.flags = static_cast<unsigned>((flags & O_PATH) != 0 ? flags : flags | O_LARGEFILE);
-  how.resolve = RESOLVE_BENEATH;
-  long fd = -1;
-  for (int i = 0; i < max_resolutions; ++i) {
-    fd = retry([&] { return ::syscall(SYS_openat2, start_of(path), path.text.c_str(), &how, sizeof how); });
-    if (fd >= 0 || errno != EAGAIN) break;
-  }
-  // EPERM: a sandbox that does not allow the call.
-  if (fd < 0 && (errno == ENOSYS || errno == EPERM)) return open_by_parts(start_of(path), path.text, flags);
-  return static_cast<int>(fd);
+  return system::open_beneath(start_of(path), path.text, flags);
 }
 
 Error cannot_open(const char* what, const Path& path) {
@@ -73,7 +55,7 @@ Result<Info> status(const File& file) {
 
 Result<Info> status_beneath(const Path& path) {
   STELE_TRY(check_path(path));
-  const int fd = open_path(path, O_PATH | O_CLOEXEC);
+  const int fd = open_path(path, system::lookup_flags() | O_CLOEXEC);
   if (fd >= 0) return status(File(fd, path.name));
   if (errno == ENOENT || errno == ENOTDIR) return Info{};
   if (errno == EXDEV || errno == ELOOP) return Info{Kind::other};
@@ -144,7 +126,7 @@ Result<Folder> open_folder(const Path& path) {
   const int fd = open(O_RDONLY);
   if (fd >= 0) return Folder{File(fd, std::move(name)), true};
   // Write and search permissions suffice to replace a file in it.
-  const int place = errno == EACCES ? open(O_PATH) : -1;
+  const int place = errno == EACCES ? open(system::lookup_flags()) : -1;
   if (place < 0) return cannot_open("cannot open the folder", path);
   return Folder{File(place, std::move(name)), false};
 }

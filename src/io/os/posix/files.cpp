@@ -1,8 +1,7 @@
-#include "io/os/linux.hpp"
+#include "io/os/posix/posix.hpp"
 
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/statvfs.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@ namespace stele::inline v0::detail::os {
 
 namespace {
 
-// Maximum number of pieces in one writev on Linux.
+// Maximum number of pieces in one writev on Linux and macOS.
 constexpr std::size_t max_pieces = 1024;
 // Bytes between two requests to write out. Small enough to keep the disk busy from the start, large enough to cost
 // little.
@@ -26,16 +25,14 @@ void write_out(const File& file, Progress& progress) noexcept {
   // Requests only whole steps: a page that the next write continues would be written to disk twice.
   const std::uint64_t end = progress.written / write_behind_step * write_behind_step;
   if (end <= progress.started) return;
-  // The result is ignored: fsync reports errors in the data.
-  static_cast<void>(::sync_file_range(file.handle(), static_cast<off_t>(progress.started),
-                                      static_cast<off_t>(end - progress.started), SYNC_FILE_RANGE_WRITE));
+  system::start_writing(file.handle(), progress.started, end - progress.started);
   progress.started = end;
 }
 
 }  // namespace
 
 void File::close() noexcept {
-  // close() is not retried if interrupted: Linux has closed the file in that case too.
+  // close() is not retried if interrupted: Linux and macOS have closed the file in that case too.
   if (is_open()) ::close(std::exchange(handle_, closed));
 }
 
@@ -125,9 +122,8 @@ Result<std::uint64_t> copy(const File& from, std::uint64_t offset, const File& f
   constexpr std::uint64_t max_copy = std::uint64_t{1} << 30;
   std::uint64_t done = 0;
   while (done < size) {
-    auto at = static_cast<loff_t>(offset + done);
     const auto n = static_cast<std::size_t>(std::min(size - done, max_copy));
-    const ssize_t moved = retry([&] { return ::copy_file_range(from.handle(), &at, file.handle(), nullptr, n, 0); });
+    const ssize_t moved = retry([&] { return system::copy(from.handle(), offset + done, file.handle(), n); });
     if (moved == 0) break;
     if (moved < 0) {
       // The files are on two file systems, or the file system lacks this call: the caller copies through memory.
@@ -155,15 +151,11 @@ Status write_at(const File& file, std::uint64_t offset, std::span<const std::byt
 
 Status reserve(const File& file, std::uint64_t total) {
   if (total < min_reserved || total > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return {};
-  // On a file system with too little free space, fallocate may fill it before it fails.
-  struct ::statvfs disk {};
-  if (retry([&] { return ::fstatvfs(file.handle(), &disk); }) == 0 && disk.f_blocks != 0 &&
-      total / std::max<std::uint64_t>(disk.f_frsize, 1) > disk.f_bavail) {
-    return failed("cannot write", file.name(), ENOSPC);
-  }
+  // On a file system with too little free space, preallocating may fill it before it fails.
+  const auto available = system::free_bytes(file.handle());
+  if (available && total > *available) return failed("cannot write", file.name(), ENOSPC);
   // The file's size does not change, so that it always equals the number of bytes written.
-  if (retry([&] { return ::fallocate(file.handle(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(total)); }) == 0)
-    return {};
+  if (retry([&] { return system::allocate(file.handle(), total); }) == 0) return {};
   if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) return failed("cannot write", file.name());
   return {};
 }
@@ -174,7 +166,7 @@ Status release_above(const File& file, std::uint64_t size) {
 }
 
 Status sync(const File& file) {
-  if (retry([&] { return ::fsync(file.handle()); }) == 0 || errno == EINVAL) return {};
+  if (retry([&] { return system::sync(file.handle()); }) == 0 || errno == EINVAL) return {};
   return failed("cannot sync", file.name());
 }
 
@@ -197,7 +189,7 @@ bool process_lives(std::uint64_t id) noexcept {
 
 void advise_huge_pages(void* memory, std::size_t size) noexcept {
   const std::size_t whole = size / huge_page * huge_page;
-  if (whole != 0) static_cast<void>(::madvise(memory, whole, MADV_HUGEPAGE));
+  if (whole != 0) system::advise_huge_pages(memory, whole);
 }
 
 }  // namespace stele::inline v0::detail::os

@@ -1,7 +1,6 @@
-#include "io/os/linux.hpp"
+#include "io/os/posix/posix.hpp"
 
 #include <sys/file.h>
-#include <sys/xattr.h>
 
 #include <cstdio>
 #include <string>
@@ -10,34 +9,10 @@ namespace stele::inline v0::detail::os {
 
 namespace {
 
-// Maximum size of an access list that is kept: far above the limits of file systems (ext4: one block).
-constexpr std::size_t max_access_list = std::size_t{64} << 10;
-
-constexpr const char* access_list = "system.posix_acl_access";
-constexpr const char* default_list = "system.posix_acl_default";  // of a folder, for new files in it
-
-/// Copies an access list, which chmod cannot set. Returns false if there is a list that could not be kept.
-bool keep_list(const char* attribute, const Folder& folder, const std::string& leaf, const File& file) {
-  // getxattrat is not available; /proc leads from the folder to the file without the folder's path.
-  const std::string path = "/proc/self/fd/" + std::to_string(folder.file.handle()) + "/" + leaf;
-  const ssize_t size = retry([&] { return ::getxattr(path.c_str(), attribute, nullptr, 0); });
-  if (size <= 0) {
-    if (size < 0 && errno != ENODATA && errno != EOPNOTSUPP && errno != ENOENT) return false;
-    // There is no list, or the file system does not support lists. Also removes a list that the new file may have
-    // inherited from its folder.
-    static_cast<void>(retry([&] { return ::fremovexattr(file.handle(), attribute); }));
-    return true;
-  }
-  if (static_cast<std::size_t>(size) > max_access_list) return false;
-  std::string list(static_cast<std::size_t>(size), '\0');
-  const ssize_t got = retry([&] { return ::getxattr(path.c_str(), attribute, list.data(), list.size()); });
-  return got >= 0 && retry([&] {
-                       return ::fsetxattr(file.handle(), attribute, list.data(), static_cast<std::size_t>(got), 0);
-                     }) == 0;
-}
-
 /// Returns true if this error may mean that the file system or the system does not support this kind of rename.
-bool lacks_flags(int code) noexcept { return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP; }
+bool lacks_flags(int code) noexcept {
+  return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP || code == ENOTSUP;  // two numbers on macOS
+}
 
 }  // namespace
 
@@ -93,11 +68,10 @@ Status keep_permissions(const Folder& folder, const std::string& leaf, const Fil
   const bool group_kept = now.st_gid == old.st_gid || give(static_cast<uid_t>(-1), old.st_gid);
   const bool owner_kept = now.st_uid == old.st_uid || give(old.st_uid, static_cast<gid_t>(-1));
   if (!owner_kept || !group_kept) mode &= 0777U;  // this process runs as a different user or group than before
-  bool list_kept = keep_list(access_list, folder, leaf, file);
-  if (S_ISDIR(now.st_mode)) list_kept = keep_list(default_list, folder, leaf, file) && list_kept;
+  const bool list_kept = system::keep_access_lists(folder, leaf, file.handle(), S_ISDIR(now.st_mode));
   // The group permissions were for another group, or are the mask of a lost access list: replaces them by those of all
   // users.
-  if (!group_kept || !list_kept) mode = (mode & ~mode_t{070}) | ((mode & 07U) << 3U);
+  if (!group_kept || !list_kept) mode = static_cast<mode_t>((mode & ~070U) | ((mode & 07U) << 3U));
   if (retry([&] { return ::fchmod(file.handle(), mode); }) != 0 && errno != EPERM && errno != EOPNOTSUPP) {
     return failed("cannot set the permissions", file.name());
   }
@@ -113,7 +87,7 @@ Status rename(const Folder& folder, const std::string& from, const std::string& 
 
 Status rename_new(const Folder& folder, const std::string& from, const std::string& to, const std::string& name) {
   const int fd = folder.file.handle();
-  if (retry([&] { return ::renameat2(fd, from.c_str(), fd, to.c_str(), RENAME_NOREPLACE); }) == 0) return {};
+  if (retry([&] { return system::rename_new(fd, from.c_str(), to.c_str()); }) == 0) return {};
   if (errno == EEXIST) return target_exists(name);
   if (!lacks_flags(errno)) return failed("cannot rename the temporary file", name);
   // linkat() gives a file a second name only if the name is free.
@@ -133,8 +107,7 @@ Status rename_new(const Folder& folder, const std::string& from, const std::stri
 }
 
 Status sync_folder(const Folder& folder, const File& entry) {
-  // A folder that cannot be opened for reading cannot be synced, so the whole file system is synced.
-  const int done = retry([&] { return folder.readable ? ::fsync(folder.file.handle()) : ::syncfs(entry.handle()); });
+  const int done = retry([&] { return system::sync_folder(folder, entry.handle()); });
   if (done == 0 || errno == EINVAL) return {};
   return failed("the file is saved, but its folder cannot be synced", entry.name());
 }
@@ -145,7 +118,7 @@ void remove(const Folder& folder, const std::string& path) noexcept {
 
 Status exchange(const Folder& folder, const std::string& a, const std::string& b, const std::string& name) {
   const int fd = folder.file.handle();
-  if (retry([&] { return ::renameat2(fd, a.c_str(), fd, b.c_str(), RENAME_EXCHANGE); }) == 0) return {};
+  if (retry([&] { return system::exchange(fd, a.c_str(), b.c_str()); }) == 0) return {};
   // Also impossible for a mount point, and for a folder of an image's lower layer (overlayfs).
   if (lacks_flags(errno) || errno == EBUSY || errno == EXDEV) return not_in_one_step(name);
   return failed("cannot replace", name);

@@ -1,4 +1,4 @@
-// Helpers for the Linux sources. Include this header first: it sets the size of off_t.
+// Helpers for the sources of Linux and macOS. Include this header first: it sets the size of off_t.
 #pragma once
 
 #ifndef _FILE_OFFSET_BITS
@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "io/os/os.hpp"
@@ -56,5 +58,34 @@ inline Info info_of(const struct stat& status) noexcept {
 int open_path(const Path& path, int flags);
 /// Returns the error of an open_path() that failed with errno.
 Error cannot_open(const char* what, const Path& path);
+/// Opens each part of a path below a folder, without following links. `through`: flags for the folders in it.
+int open_by_parts(int folder, std::string_view path, int flags, int through);
+
+/// What Linux and macOS do differently (linux/system.cpp, macos/system.cpp). Unless they say otherwise, these functions
+/// make one call, which fails with errno like the system's own.
+namespace system {
+
+/// Flags that open a file or folder only to look it up: its permissions do not matter.
+int lookup_flags() noexcept;
+/// Opens a path below a folder. A link that leads out of the folder fails with EXDEV or ELOOP. Retries.
+int open_beneath(int folder, const std::string& path, int flags);
+/// Starts to write out a part of a file; errors are left to sync().
+void start_writing(int file, std::uint64_t from, std::uint64_t size) noexcept;
+/// Appends a part of another file. Fails with EXDEV, EINVAL, ENOSYS, EOPNOTSUPP or EPERM if the system cannot.
+ssize_t copy(int from, std::uint64_t offset, int file, std::size_t size) noexcept;
+/// Preallocates bytes without a change of the file's size.
+int allocate(int file, std::uint64_t total) noexcept;
+int sync(int file) noexcept;
+/// Syncs the folder's names, or if it cannot be read, the file system of `entry`.
+int sync_folder(const Folder& folder, int entry) noexcept;
+int rename_new(int folder, const char* from, const char* to) noexcept;
+int exchange(int folder, const char* a, const char* b) noexcept;
+/// Gives `file` the access lists of the existing `leaf`. Returns false if there is one that could not be kept. Retries.
+bool keep_access_lists(const Folder& folder, const std::string& leaf, int file, bool is_folder);
+/// Returns nullopt, with errno, if the number is unknown.
+std::optional<std::uint64_t> free_bytes(int folder) noexcept;
+void advise_huge_pages(void* memory, std::size_t size) noexcept;
+
+}  // namespace system
 
 }  // namespace stele::inline v0::detail::os

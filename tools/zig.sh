@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Builds stele with zig's clang and libc++ for a system that this machine is not: tools/zig.sh TARGET [CMAKE TARGET...].
+#
+#   tools/zig.sh aarch64-macos            library, command, examples and tests for macOS on Arm: compiled and linked only
+#   tools/zig.sh x86_64-macos             the same for Intel
+#   tools/zig.sh x86_64-linux-musl        for musl; runs the tests
+#   tools/zig.sh x86_64-linux-gnu.2.28    for glibc 2.28; runs the tests
+#   tools/zig.sh riscv64-linux-musl       for RISC-V; runs the tests under QEMU
+#
+# zig comes from the Python package ziglang, below build/zig. JOBS compilers run at a time, by default 2.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${1:?usage: tools/zig.sh TARGET [CMAKE TARGET...]}
+jobs=${JOBS:-2}
+bin=build/zig/bin
+
+if [ ! -x build/zig/venv/bin/python ]; then
+  python3 -m venv build/zig/venv
+  build/zig/venv/bin/pip install -q --disable-pip-version-check ziglang==0.17.1
+fi
+zig=$(build/zig/venv/bin/python -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')
+mkdir -p "$bin"
+for tool in zig ar ranlib; do  # CMake wants programs of one word
+  printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" "${tool/zig/}" >"$bin/$tool"
+  chmod +x "$bin/$tool"
+done
+
+if [[ $target == *-linux-* ]]; then tools/deps.sh foreign; fi
+tools/cross_deps.sh "$target"
+folder=$PWD/build/$target/build
+cmake -G Ninja -S . -B "$folder" -D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/zig.cmake" -D STELE_ZIG_TARGET="$target" \
+  -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O1 -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=12 \
+  -D STELE_WERROR=ON -D STELE_SOURCE_CHECKS=OFF -D STELE_INSTALL=OFF
+shift
+cmake --build "$folder" -j "$jobs" ${*:+--target "$@"}
+[[ $target != *-macos ]] || { echo "zig: built for $target; nothing was run"; exit; }
+emulator=()
+[[ $target == x86_64-* ]] || emulator=("qemu-${target%%-*}")
+cd tests
+"${emulator[@]}" "$folder/tests/stele_tests"
