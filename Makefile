@@ -26,6 +26,7 @@
 #   make embedded             run the programs for a microcontroller under QEMU (installs compilers for Arm and RISC-V, and QEMU)
 #   make report-test          the pages of `stele report` in headless Chromium (installs it)
 #   make libcxx               tests of the core and the formats by clang-19 and libc++ (installs them)
+#   make module               `import stele;` by clang-19 (installs it; CMake 4 and Ninja from PyPI in build/module/venv)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
 #   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/generated/onnx-operators.md (TORCH=1: PyTorch's, too;
@@ -58,7 +59,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian libcxx interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian libcxx module interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -198,6 +199,18 @@ libcxx: deps
 	@tools/deps.sh libcxx
 	$(call build,libcxx,stele_tests)
 	build/libcxx/tests/stele_tests
+
+# Modules need a newer CMake than Debian's.
+build/module/venv/installed: tests/module/requirements.txt
+	$(venv)
+module: export PATH := $(CURDIR)/build/module/venv/bin:$(PATH)
+module: deps build/module/venv/installed
+	@tools/deps.sh module
+	tests/module/names.py clang++-19
+	cmake --preset default -B build/module/build -D CMAKE_CXX_COMPILER=clang++-19 -D CMAKE_BUILD_TYPE= -D STELE_CXX_MODULE=ON \
+	    -D STELE_FORMATS="safetensors;stele;json"
+	cmake --build build/module/build -j $(JOBS) --target module_use
+	cd build/module && build/tests/module/module_use
 
 big-endian: deps
 	@tools/deps.sh big-endian

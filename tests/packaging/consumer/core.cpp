@@ -15,6 +15,7 @@
 #include <stele/formatter.hpp>
 #include <stele/input.hpp>
 #include <stele/layout.hpp>
+#include <stele/macros.hpp>
 #include <stele/node.hpp>
 #include <stele/optimizer_state.hpp>
 #include <stele/options.hpp>
