@@ -26,6 +26,7 @@
 #include <stele/quantized.hpp>
 #include <stele/record.hpp>
 #include <stele/recorder.hpp>
+#include <stele/reflect.hpp>
 #include <stele/report.hpp>
 #include <stele/result.hpp>
 #include <stele/schema.hpp>
