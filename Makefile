@@ -19,6 +19,8 @@
 #   make deb                  Debian packages, in build/deb
 #   make static               the command stele as one static file, to copy to other machines
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
+#   make abi                  compare the exported names of the shared library with those of the last release
+#                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
 #   make torch                build stele::torch, exchange files with PyTorch: torch-debian, with Debian's libtorch 1.13 (half a
 #                             gigabyte), and torch-wheel, with that of the Python package (in build/torch/venv, 6 GB)
 #   make mpi                  build stele::mpi and run its tests with 1 to 8 processes (installs OpenMPI); bench-mpi: its costs
@@ -59,7 +61,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian libcxx module interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging abi embedded report-test big-endian libcxx module interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -181,6 +183,10 @@ static: deps-build
 packaging: deb
 	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh
+
+abi: deps
+	$(call build,deb,stele)
+	tests/packaging/abi/check.sh build/deb/libstele.so $(UPDATE)
 
 # `make test` runs this, too, if the compiler is installed; here nothing is skipped. PRESET: of the host's half.
 embedded: PRESET = dev
