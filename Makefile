@@ -19,6 +19,8 @@
 #   make deb                  Debian packages, in build/deb
 #   make static               the command stele as one static file, to copy to other machines
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
+#   make abi                  compare the exported names of the shared library with those of the last release
+#                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
 #   make torch                build stele::torch, exchange files with PyTorch: torch-debian, with Debian's libtorch 1.13 (half a
 #                             gigabyte), and torch-wheel, with that of the Python package (in build/torch/venv, 6 GB)
 #   make mpi                  build stele::mpi and run its tests with 1 to 8 processes (installs OpenMPI); bench-mpi: its costs
@@ -29,6 +31,7 @@
 #   make foreign ARCH=s390x   tests of the core and formats on another architecture under QEMU (installs a cross compiler, and
 #                             QEMU): s390x, which is big-endian, arm64, and armhf and i386, which have 32 bits
 #   make windows              tests and the command for Windows, by MinGW, under Wine (installs both; builds the libraries)
+#   make module               `import stele;` by clang-19 (installs it; CMake 4 and Ninja from PyPI in build/module/venv)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
 #   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/generated/onnx-operators.md (TORCH=1: PyTorch's, too;
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
@@ -60,7 +63,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test foreign windows libcxx interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging abi embedded report-test foreign windows libcxx module interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -183,6 +186,10 @@ packaging: deb
 	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh
 
+abi: deps
+	$(call build,deb,stele)
+	tests/packaging/abi/check.sh build/deb/libstele.so $(UPDATE)
+
 # `make test` runs this, too, if the compiler is installed; here nothing is skipped. PRESET: of the host's half.
 embedded: PRESET = dev
 embedded: deps deps-embedded
@@ -211,6 +218,18 @@ windows: deps
 	tools/cross_deps.sh windows
 	$(call build,windows,stele_tests stele_command)
 	tests/windows/run.sh build/windows
+
+# Modules need a newer CMake than Debian's.
+build/module/venv/installed: tests/module/requirements.txt
+	$(venv)
+module: export PATH := $(CURDIR)/build/module/venv/bin:$(PATH)
+module: deps build/module/venv/installed
+	@tools/deps.sh module
+	tests/module/names.py clang++-19
+	cmake --preset default -B build/module/build -D CMAKE_CXX_COMPILER=clang++-19 -D CMAKE_BUILD_TYPE= -D STELE_CXX_MODULE=ON \
+	    -D STELE_FORMATS="safetensors;stele;json"
+	cmake --build build/module/build -j $(JOBS) --target module_use
+	cd build/module && build/tests/module/module_use
 
 # $(call venv,[HOW],[WHAT]): an environment of Python in the target's folder, with the first prerequisite's packages.
 define venv

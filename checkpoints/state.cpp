@@ -8,6 +8,7 @@
 #include "base/parallel.hpp"
 #include "io/files.hpp"
 #include "parts.hpp"
+#include "stele/config.hpp"
 #include "stele/snapshot.hpp"
 
 namespace stele::inline v0::detail {
@@ -231,7 +232,7 @@ Result<ManagerState::NewStep> ManagerState::begin_step(std::int64_t step, int si
                         .folder = path(step),
                         .metrics = values.metrics,
                         .time_ms = std::chrono::duration_cast<milliseconds>(now).count(),
-                        .library = "stele " STELE_VERSION,
+                        .library = "stele " STELE_VERSION_STRING,
                         .format = std::string(format_->name()),
                         .signal = signal,
                         .state = Value(values.state)};

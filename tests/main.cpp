@@ -1,9 +1,14 @@
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <stele/config.hpp>
+
 #include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
 
 #include "support/temp_dir.hpp"
 
-// Only this file is compiled with the path, so that a compiler cache serves every checkout.
+// Only this file is compiled with the path and the version, so that a compiler cache serves every checkout.
 const std::string& stele_test::tests_folder() {
   static const std::string folder = STELE_TESTS_FOLDER;
   return folder;
@@ -11,4 +16,14 @@ const std::string& stele_test::tests_folder() {
 
 std::string stele_test::test_data(std::string_view format) {
   return tests_folder() + "/formats/" + std::string(format) + "/data";
+}
+
+TEST_CASE("version: the macros are CMake's version") {
+  CHECK(std::string_view(STELE_VERSION_STRING) == STELE_PROJECT_VERSION);
+  CHECK(std::to_string(STELE_VERSION_MAJOR) + "." + std::to_string(STELE_VERSION_MINOR) + "." +
+            std::to_string(STELE_VERSION_PATCH) ==
+        STELE_PROJECT_VERSION);
+#if STELE_VERSION < 200
+  FAIL("STELE_VERSION is older than 0.2.0, which introduced it");
+#endif
 }

@@ -11,6 +11,8 @@
 #   tools/deps.sh browser     packages of `make report-test`
 #   tools/deps.sh foreign     additional packages of `make foreign`
 #   tools/deps.sh libcxx      additional packages of `make libcxx`
+#   tools/deps.sh module      additional packages of `make module`
+#   tools/deps.sh abi         additional packages of `tools/abi.sh`
 #
 # Boost must be 1.81 or newer. If another Boost -dev package conflicts with libboost1.81-dev, the headers of 1.81 are
 # unpacked below build/deps/boost, where CMake looks first. STELE_PRIVATE_BOOST=1 always unpacks them.
@@ -18,10 +20,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 group=${1:-all}
-case $group in
-  build | all | torch | mpi | dl4j | api | embedded | browser | foreign | libcxx) ;;
-  *) echo "usage: tools/deps.sh [build|all|torch|mpi|dl4j|api|embedded|browser|foreign|libcxx]" >&2; exit 2 ;;
-esac
+if [ "$group" != all ] && ! grep -q "^\[$group\]" tools/packages.txt; then
+  echo "usage: tools/deps.sh [all|$(sed -n 's/^\[\(.*\)\].*/\1/p' tools/packages.txt | paste -sd '|')]" >&2
+  exit 2
+fi
 
 list() {  # "package probe" lines of the wanted groups
   awk -v want="$group" '{ sub(/#.*/, "") }

@@ -1,10 +1,17 @@
-// Build-wide definitions: visibility and exceptions. Included by every public header.
+// Build-wide definitions: version, visibility, exceptions. Included by every public header.
 #pragma once
 
 #if __cplusplus < 202002L && (!defined(_MSVC_LANG) || _MSVC_LANG < 202002L)
 #error "stele needs C++20: compile with -std=c++20 (CMake: target_compile_features(my_program PRIVATE cxx_std_20))"
 #include "stele/needs_cxx_20"  // does not exist: compilers stop here, before hundreds of other errors
 #endif
+
+// The version, as in project() of CMakeLists.txt. STELE_VERSION is for comparisons: 0.2.0 is 200.
+#define STELE_VERSION_MAJOR 0
+#define STELE_VERSION_MINOR 2
+#define STELE_VERSION_PATCH 0
+#define STELE_VERSION (STELE_VERSION_MAJOR * 10000 + STELE_VERSION_MINOR * 100 + STELE_VERSION_PATCH)
+#define STELE_VERSION_STRING "0.2.0"
 
 #if defined(__GNUC__) || defined(__clang__)
 #define STELE_EXPORT __attribute__((visibility("default")))

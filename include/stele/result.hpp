@@ -13,6 +13,7 @@
 
 #include "stele/config.hpp"
 #include "stele/errc.hpp"
+#include "stele/macros.hpp"  // STELE_TRY, STELE_TRY_ASSIGN
 
 namespace stele::inline v0 {
 
@@ -235,18 +236,3 @@ auto guarded(F f) -> decltype(f()) {
 }  // namespace detail
 
 }  // namespace stele::inline v0
-
-/// Returns the error of `expr` from the enclosing function, if there is one.
-#define STELE_TRY(expr)                                                                \
-  do {                                                                                 \
-    if (auto stele_try_ = (expr); !stele_try_) return ::std::move(stele_try_).error(); \
-  } while (false)
-
-#define STELE_TRY_CAT2_(a, b) a##b
-#define STELE_TRY_CAT_(a, b) STELE_TRY_CAT2_(a, b)
-/// Declares `target` with the value of `expr`, or returns its error from the enclosing function.
-#define STELE_TRY_ASSIGN(target, expr) STELE_TRY_ASSIGN_(STELE_TRY_CAT_(stele_try_, __LINE__), target, expr)
-#define STELE_TRY_ASSIGN_(temporary, target, expr)       \
-  auto temporary = (expr);                               \
-  if (!temporary) return ::std::move(temporary).error(); \
-  target = *::std::move(temporary)

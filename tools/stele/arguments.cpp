@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <CLI/CLI.hpp>
+#include <stele/config.hpp>
 
 #include "manual.hpp"
 
@@ -383,7 +384,7 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, 
   app.formatter(std::make_shared<Help>());
   Arguments arguments;
   Commands(app, arguments).add_all();
-  app.set_version_flag("--version", "stele " STELE_VERSION);
+  app.set_version_flag("--version", "stele " STELE_VERSION_STRING);
   app.require_subcommand(1);
   std::string shell;
   CLI::App* const completion = app.add_subcommand("completion", "Print a completion script for bash, zsh or fish");

@@ -217,6 +217,14 @@ concept HasDescribe = requires {
   boost_public_member_descriptor_fn(static_cast<T**>(nullptr));
 };
 
+/// True for a class whose fields reflected<T> provides (stele/reflect.hpp).
+template <class T>
+inline constexpr bool is_reflected = false;
+/// Members: `members`, a list of classes with `pointer` and `name` like Describe's; `bases`, a ClassList of the bases
+/// with field lists; `attributes`, a range of Attribute for these fields.
+template <class T>
+struct reflected;
+
 template <class T>
 inline constexpr bool is_listed = false;
 template <class T>
@@ -224,7 +232,7 @@ requires std::is_class_v<T>
 inline constexpr bool is_listed<T> = [] {
   // If the macro is used, Describe's functions are not called, because a from_record before the macro would be looked
   // up too early.
-  if constexpr (has_module_macro<T>) {
+  if constexpr (has_module_macro<T> || is_reflected<T>) {
     return true;
   } else {
     return HasDescribe<T>;

@@ -1,5 +1,5 @@
-// The fields of a module: their names, types, addresses and attributes, from Boost.Describe's lists or Boost.PFR's
-// tables.
+// The fields of a module: their names, types, addresses and attributes, from Boost.Describe's lists, Boost.PFR's tables
+// or C++26's reflection.
 #pragma once
 
 #include <array>
@@ -107,15 +107,19 @@ template <class D>
 using is_data_member = std::is_member_object_pointer<std::remove_cv_t<decltype(D::pointer)>>;
 
 template <class T>
+auto described_members()
+    -> boost::mp11::mp_append<decltype(boost_public_member_descriptor_fn(static_cast<T**>(nullptr))),
+                              decltype(boost_protected_member_descriptor_fn(static_cast<T**>(nullptr))),
+                              decltype(boost_private_member_descriptor_fn(static_cast<T**>(nullptr)))>;
+
+template <class T>
 auto own_descriptors() {
-  using namespace boost::mp11;
-  using all = mp_append<decltype(boost_public_member_descriptor_fn(static_cast<T**>(nullptr))),
-                        decltype(boost_protected_member_descriptor_fn(static_cast<T**>(nullptr))),
-                        decltype(boost_private_member_descriptor_fn(static_cast<T**>(nullptr)))>;
   if constexpr (has_module_macro<T>) {
-    return std::type_identity<all>{};  // the macro lists only data members
+    return std::type_identity<decltype(described_members<T>())>{};  // the macro lists only data members
+  } else if constexpr (is_reflected<T>) {
+    return std::type_identity<typename reflected<T>::members>{};
   } else {
-    return std::type_identity<mp_copy_if<all, is_data_member>>{};
+    return std::type_identity<boost::mp11::mp_copy_if<decltype(described_members<T>()), is_data_member>>{};
   }
 }
 
@@ -123,6 +127,8 @@ template <class T>
 consteval auto find_bases() {
   if constexpr (has_module_macro<T>) {
     return decltype(access::bases<T>()){};
+  } else if constexpr (is_reflected<T>) {
+    return std::type_identity<typename reflected<T>::bases>{};
   } else {
     return []<template <class...> class L, class... D>(L<D...>*) {
       return std::type_identity<ClassList<typename D::type...>>{};
@@ -214,6 +220,16 @@ constexpr auto declared_attributes() {
   }
 }
 
+/// Returns the attributes that annotate T's fields.
+template <class T>
+constexpr auto annotated_attributes() {
+  if constexpr (is_reflected<T>) {
+    return std::span<const Attribute>(reflected<T>::attributes);
+  } else {
+    return std::span<const Attribute>();
+  }
+}
+
 /// The attributes of T, followed by those of its bases' fields.
 template <class T, class... C>
 constexpr auto join_attributes(boost::mp11::mp_list<C...>) {
@@ -221,7 +237,7 @@ constexpr auto join_attributes(boost::mp11::mp_list<C...>) {
   constexpr auto own = declared_attributes<T>();
   constexpr bool inherited =
       ((!std::is_same_v<C, T> && !own.empty() && declared_attributes<C>().data() == own.data()) || ...);
-  constexpr std::size_t max_count = (declared_attributes<C>().size() + ...);
+  constexpr std::size_t max_count = ((declared_attributes<C>().size() + annotated_attributes<C>().size()) + ...);
   std::pair<std::array<Attribute, max_count + 1>, std::size_t> all{};
   const auto add = [&](std::span<const Attribute> list, bool fields_only) {
     for (const Attribute& a : list) {
@@ -229,7 +245,8 @@ constexpr auto join_attributes(boost::mp11::mp_list<C...>) {
     }
   };
   if (!inherited) add(own, false);
-  ((std::is_same_v<C, T> ? void() : add(declared_attributes<C>(), true)), ...);
+  add(annotated_attributes<T>(), true);
+  ((std::is_same_v<C, T> ? void() : (add(declared_attributes<C>(), true), add(annotated_attributes<C>(), true))), ...);
   return all;
 }
 template <class T>
@@ -238,7 +255,7 @@ inline constexpr auto joined_attributes = join_attributes<T>(classes_of<T>{});
 template <class T>
 constexpr std::span<const Attribute> attributes_of() {
   if constexpr (is_listed<T>) {
-    if constexpr (!boost::mp11::mp_empty<bases_of<T>>::value) {
+    if constexpr (is_reflected<T> || !boost::mp11::mp_empty<bases_of<T>>::value) {
       return {joined_attributes<T>.first.data(), joined_attributes<T>.second};
     } else {
       return declared_attributes<T>();

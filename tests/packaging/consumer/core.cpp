@@ -15,6 +15,7 @@
 #include <stele/formatter.hpp>
 #include <stele/input.hpp>
 #include <stele/layout.hpp>
+#include <stele/macros.hpp>
 #include <stele/node.hpp>
 #include <stele/optimizer_state.hpp>
 #include <stele/options.hpp>
@@ -25,6 +26,7 @@
 #include <stele/quantized.hpp>
 #include <stele/record.hpp>
 #include <stele/recorder.hpp>
+#include <stele/reflect.hpp>
 #include <stele/report.hpp>
 #include <stele/result.hpp>
 #include <stele/schema.hpp>

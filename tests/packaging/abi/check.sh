@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Compares the exported functions and tables of a shared library with the list of the release that has its soname:
+#
+#   tests/packaging/abi/check.sh LIBRARY [--update]    # --update writes the list instead
+#
+# A removed name is an error: programs that were linked with the release need it. Names alone do not show changed classes;
+# tools/abi.sh does. A new minor version has another soname, so it begins with a list of its own.
+set -euo pipefail
+library=$1
+soname=$(objdump -p "$library" | awk '$1 == "SONAME" { print $2 }')
+list=$(dirname "$0")/$soname.symbols
+export LC_ALL=C
+
+exported() {  # without inline functions, which each program has itself, and without those of the standard library
+  nm -D --defined-only -C "$library" | awk '$2 ~ /^[TDBRV]$/ { sub(/^[0-9a-f]+ . /, ""); print }' | grep -E '^(vtable for |typeinfo for |VTT for )?stele::' |
+    sed -e 's/std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >/std::string/g' \
+        -e 's/std::basic_string_view<char, std::char_traits<char> >/std::string_view/g' -e 's/, 18446744073709551615ul>/>/g' \
+        -e 's/stele::v0::/stele::/g' | sort -u
+}
+
+if [ "${2:-}" = --update ]; then
+  exported >"$list"
+  wc -l "$list"
+elif [ ! -e "$list" ]; then
+  echo "abi: $list does not exist: make abi UPDATE=--update writes it" >&2
+  exit 1
+else
+  removed=$(comm -23 "$list" <(exported))
+  echo "abi: $soname: $(comm -13 "$list" <(exported) | wc -l) names added since $list"
+  if [ -n "$removed" ]; then
+    printf '%s\n' "$removed" >&2
+    echo "abi: the names above are missing: raise the minor version, or keep them (docs/release.md#the-soname)" >&2
+    exit 1
+  fi
+fi
