@@ -19,6 +19,9 @@
 #   make deb                  Debian packages, in build/deb
 #   make static               the command stele as one static file, to copy to other machines
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
+#   make packages             check the recipes of packaging/ for package managers (installs their tools); FORMATS="stele;gguf":
+#                             the formats that Conan builds
+#   make debian-source        Debian's source package, in build/packages/debian
 #   make torch                build stele::torch, exchange files with PyTorch: torch-debian, with Debian's libtorch 1.13 (half a
 #                             gigabyte), and torch-wheel, with that of the Python package (in build/torch/venv, 6 GB)
 #   make mpi                  build stele::mpi and run its tests with 1 to 8 processes (installs OpenMPI); bench-mpi: its costs
@@ -58,7 +61,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian libcxx interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source embedded report-test big-endian libcxx interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -180,6 +183,17 @@ static: deps-build
 packaging: deb
 	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh
+
+FORMATS ?= safetensors
+packages: deps build/packages/venv/installed
+	@tools/deps.sh packages
+	JOBS=$(JOBS) FORMATS="$(FORMATS)" packaging/check.sh
+
+build/packages/venv/installed: packaging/requirements.txt
+	$(venv)
+
+debian-source: deps
+	packaging/source.sh
 
 # `make test` runs this, too, if the compiler is installed; here nothing is skipped. PRESET: of the host's half.
 embedded: PRESET = dev
