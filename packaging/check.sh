@@ -21,7 +21,8 @@ mkdir -p "$work"
 quietly packaging/source.sh
 version=$(sed -n 's/^project(stele VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 archive=$work/stele-$version.tar.gz
-packaging/fill.py @OWNER@/stele "$archive" "$recipes" "file://$archive"
+rm -rf "$recipes"
+packaging/fill.py @OWNER@ "$archive" "$recipes" "file://$archive"
 
 step "Python: vcpkg.json, formats, Spack, conda"
 "$work/venv/bin/python" packaging/check.py "$recipes"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes the recipes of packaging/ with the hashes of a release's archive.
 
-    packaging/fill.py OWNER/NAME ARCHIVE FOLDER [URL]
+    packaging/fill.py OWNER ARCHIVE FOLDER [URL]
 
-ARCHIVE is the release's .tar.gz with one folder, as a package manager downloads it. FOLDER receives copies of the
-recipes. URL, if given, replaces the address of the archive in Conan's recipe. Fails if a recipe has another version
-than CMakeLists.txt, or if a placeholder is missing.
+OWNER is the owner of the repository `stele`. ARCHIVE is the release's .tar.gz with one folder, as a package manager
+downloads it. FOLDER receives copies of the recipes and must not exist. URL, if given, replaces the address of the archive
+in Conan's recipe. Fails if a recipe has another version than CMakeLists.txt, or if a placeholder is missing.
 """
 import base64
 import hashlib
@@ -77,7 +77,7 @@ def nar_hash(archive):
     return digest.digest()
 
 
-def main(repository, archive_file, folder, url=None):
+def main(owner, archive_file, folder, url=None):
     with open(os.path.join(HERE, "../CMakeLists.txt"), encoding="utf-8") as file:
         version = re.search(r"project\(stele VERSION ([0-9.]+)", file.read()).group(1)
     with open(archive_file, "rb") as file:
@@ -99,23 +99,24 @@ def main(repository, archive_file, folder, url=None):
             problems.append(f"packaging/{name}: expected version {version}, found {found and found.group(1)}")
         if placeholder and text.count(placeholder) != 1:
             problems.append(f"packaging/{name}: expected {placeholder.strip()} once, found it {text.count(placeholder)} times")
+    if os.path.exists(folder):
+        problems.append(f"{folder} exists")
     if problems:
         sys.exit("\n".join(problems))
 
-    shutil.rmtree(folder, ignore_errors=True)
     for managed in sorted({name.split("/")[0] for name, _, _ in RECIPES}):
         shutil.copytree(os.path.join(HERE, managed), os.path.join(folder, managed),
-                        ignore=shutil.ignore_patterns("__pycache__", "build", "check.cmake", "system.profile"))
+                        ignore=shutil.ignore_patterns("__pycache__", "build", "check.cmake", "system", "system.profile"))
     placeholders = {name: placeholder for name, _, placeholder in RECIPES}
     for path, _, files in os.walk(folder):
         for file_name in files:
             full = os.path.join(path, file_name)
             with open(full, encoding="utf-8") as file:
                 text = file.read()
-            text = re.sub(r"^#.*packaging/fill\.py.*\n", "", text, flags=re.MULTILINE)
+            text = re.sub(r"^#.*packaging/fill\.py.*\n", "", text, flags=re.MULTILINE).lstrip("\n")
             if url:
                 text = text.replace(ARCHIVE_URL.format(version=version), url)
-            text = text.replace("@OWNER@/stele", repository).replace("@OWNER@", repository.split("/")[0])
+            text = text.replace("@OWNER@", owner)
             placeholder = placeholders.get(os.path.relpath(full, folder))
             if placeholder:
                 text = text.replace(placeholder, hashes[placeholder])
@@ -124,6 +125,6 @@ def main(repository, archive_file, folder, url=None):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (4, 5) or not re.fullmatch(r"[\w@.-]+/[\w.-]+", sys.argv[1]):
+    if len(sys.argv) not in (4, 5) or not re.fullmatch(r"[\w@.-]+", sys.argv[1]):
         sys.exit(__doc__)
     main(*sys.argv[1:])

@@ -4,7 +4,7 @@
 #   build/packages/stele-VERSION.tar.gz   the archive that a release has
 #   build/packages/debian/                Debian's source package of this archive, with packaging/debian as debian/
 #
-# packaging/source.sh [ARCHIVE]: uses the archive of a release instead.
+# packaging/source.sh ARCHIVE [FOLDER]: uses the archive of a release instead, and the folder debian/ that fill.py wrote.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$PWD/build/packages
@@ -12,6 +12,7 @@ version=$(sed -n 's/^project(stele VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 mkdir -p "$work"
 
 archive=${1:-}
+debian=${2:-packaging/debian}
 if [ -z "$archive" ]; then
   archive=$work/stele-$version.tar.gz
   # Equal trees give equal archives. A file that git lists may be deleted in the tree.
@@ -28,6 +29,6 @@ cp "$archive" "$work/debian/stele_$version.orig.tar.gz"
 tar -xzf "$archive" -C "$work/debian"
 tree=$(find "$work/debian" -mindepth 1 -maxdepth 1 -type d)
 [ "$tree" = "$work/debian/stele-$version" ] || mv "$tree" "$work/debian/stele-$version"
-cp -r packaging/debian "$work/debian/stele-$version/debian"
+cp -r "$debian" "$work/debian/stele-$version/debian"
 cd "$work/debian"
 dpkg-source -b "stele-$version"
