@@ -24,6 +24,8 @@ class SystemConan(ConanFile):
         self.cpp_info.libdirs = []
         self.cpp_info.bindirs = []
         self.cpp_info.set_property("cmake_file_name", file_name)
+        if self.name in ("xxhash", "zstd"):
+            self.cpp_info.set_property("cmake_target_name", target)
         info = self.cpp_info.components[component] if component else self.cpp_info
         info.set_property("cmake_target_name", target)
         info.includedirs = []
