@@ -21,6 +21,9 @@
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
+#   make packages             check the recipes of packaging/ for package managers (installs their tools); FORMATS="stele;gguf":
+#                             the formats that Conan builds
+#   make debian-source        Debian's source package, in build/packages/debian
 #   make torch                build stele::torch, exchange files with PyTorch: torch-debian, with Debian's libtorch 1.13 (half a
 #                             gigabyte), and torch-wheel, with that of the Python package (in build/torch/venv, 6 GB)
 #   make mpi                  build stele::mpi and run its tests with 1 to 8 processes (installs OpenMPI); bench-mpi: its costs
@@ -63,7 +66,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging abi embedded report-test foreign windows libcxx module interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows libcxx module interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -189,6 +192,17 @@ packaging: deb
 abi: deps
 	$(call build,deb,stele)
 	tests/packaging/abi/check.sh build/deb/libstele.so $(UPDATE)
+
+FORMATS ?= safetensors
+packages: deps build/packages/venv/installed
+	@tools/deps.sh packages
+	JOBS=$(JOBS) FORMATS="$(FORMATS)" packaging/check.sh
+
+build/packages/venv/installed: packaging/requirements.txt
+	$(venv)
+
+debian-source: deps
+	packaging/source.sh
 
 # `make test` runs this, too, if the compiler is installed; here nothing is skipped. PRESET: of the host's half.
 embedded: PRESET = dev

@@ -28,7 +28,11 @@ function(stele_component name)
     endif()
   endforeach()
   foreach(package IN LISTS arg_PACKAGES)
-    find_package(${package} REQUIRED GLOBAL)  # global: a target that links the component needs its targets, in any folder
+    set(mode)
+    if(EXISTS "${PROJECT_SOURCE_DIR}/cmake/Find${package}.cmake")
+      set(mode MODULE)  # CMAKE_FIND_PACKAGE_PREFER_CONFIG would skip it, and its names of targets
+    endif()
+    find_package(${package} ${mode} REQUIRED GLOBAL)  # global: a target that links the component needs its targets, in any folder
   endforeach()
   set(target stele_${name})
   add_library(${target} STATIC ${sources})

@@ -13,6 +13,7 @@
 #   tools/deps.sh libcxx      additional packages of `make libcxx`
 #   tools/deps.sh module      additional packages of `make module`
 #   tools/deps.sh abi         additional packages of `tools/abi.sh`
+#   tools/deps.sh packages    additional packages of `make packages`
 #
 # Boost must be 1.81 or newer. If another Boost -dev package conflicts with libboost1.81-dev, the headers of 1.81 are
 # unpacked below build/deps/boost, where CMake looks first. STELE_PRIVATE_BOOST=1 always unpacks them.
