@@ -11,6 +11,7 @@
 #   tools/deps.sh browser     packages of `make report-test`
 #   tools/deps.sh big-endian  additional packages of `make big-endian`
 #   tools/deps.sh libcxx      additional packages of `make libcxx`
+#   tools/deps.sh windows     additional packages of `tools/cross_deps.sh windows`
 #
 # Boost must be 1.81 or newer. If another Boost -dev package conflicts with libboost1.81-dev, the headers of 1.81 are
 # unpacked below build/deps/boost, where CMake looks first. STELE_PRIVATE_BOOST=1 always unpacks them.
@@ -19,8 +20,8 @@ cd "$(dirname "$0")/.."
 
 group=${1:-all}
 case $group in
-  build | all | torch | mpi | dl4j | api | embedded | browser | big-endian | libcxx) ;;
-  *) echo "usage: tools/deps.sh [build|all|torch|mpi|dl4j|api|embedded|browser|big-endian|libcxx]" >&2; exit 2 ;;
+  build | all | torch | mpi | dl4j | api | embedded | browser | big-endian | libcxx | windows) ;;
+  *) echo "usage: tools/deps.sh [build|all|torch|mpi|dl4j|api|embedded|browser|big-endian|libcxx|windows]" >&2; exit 2 ;;
 esac
 
 list() {  # "package probe" lines of the wanted groups
