@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the libraries that stele needs for another system, as static libraries in build/TARGET/sysroot, where
-# cmake/TARGET.cmake finds them. The sources are Debian's source packages, which are kept in build/cross-sources for all
-# targets. Packages that are headers alone are links to those of this machine, and so are protoc's and flatc's programs.
+# Builds the libraries that stele needs on another system, as static libraries in build/TARGET/sysroot, where
+# cmake/TARGET.cmake finds them. The sources are Debian's source packages, kept in build/cross-sources for all targets.
+# Packages that consist of headers are links to this machine's. protoc and flatc are this machine's programs.
 #
-#   tools/cross_deps.sh windows    libraries for 64-bit Windows, by MinGW (after tools/deps.sh all and windows)
+#   tools/cross_deps.sh windows    libraries for 64-bit Windows, by MinGW (needs tools/deps.sh all, and windows)
 #
-# JOBS compilers run at a time, by default 2. A library is skipped if it was built from the same source by the same
-# recipe. For newer sources, delete build/cross-sources; after a change of the toolchain file, delete the sysroot.
+# Runs JOBS compilers at a time, by default 2. A library is skipped if it was built from the same source by the same
+# recipe. To take newer sources, delete build/cross-sources; after a change of the toolchain file, delete the sysroot.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,21 +26,24 @@ headers=(boost cereal CLI doctest eigen3 flatbuffers xtensor xtl)
 
 # --- sources ---
 
-# Sets apt up with source packages of the servers and keys that this machine uses for its release, in lists of its own.
+# Configures apt, with lists of its own, for the source packages of the release that this machine runs: from the servers
+# and with the keys that it uses for binary packages. Backports are left out: they are newer than the installed packages.
 prepare_apt() {
-  local codename file
+  local codename file suite
   codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
   rm -rf "$sources/apt"
   mkdir -p "$sources"/apt/{lists,archives}/partial "$sources/apt/sources"
+  suite="(^|\n)Suites:([^\n]*[ \t])?$codename([-/ \t\n]|\$)"
   for file in /etc/apt/sources.list.d/*.sources; do
     [ -r "$file" ] || continue
-    awk -v RS= -v ORS='\n\n' -v suite="(^|\n)Suites:([^\n]*[ \t])?$codename([-/ \t\n]|\$)" \
-      '$0 ~ suite && !/(^|\n)Enabled: *no/ { sub(/Types:[^\n]*/, "Types: deb-src"); print }' "$file" \
+    awk -v RS= -v ORS='\n\n' -v suite="$suite" -v newer="$codename-(backports|proposed)[^ \t\n]*" '{ gsub(newer, "") }
+      $0 ~ suite && !/(^|\n)Enabled: *no/ { sub(/Types:[^\n]*/, "Types: deb-src"); print }' "$file" \
       >"$sources/apt/sources/$(basename "$file")"
   done
   for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
     [ -r "$file" ] || continue
-    sed -En "s,^deb( .* $codename([-/][^ ]*)? .*),deb-src\\1,p" "$file" >"$sources/apt/sources/$(basename "$file" .list).list"
+    sed -En "/$codename-(backports|proposed)/d; s,^deb( .* $codename([-/][^ ]*)? .*),deb-src\\1,p" "$file" \
+      >"$sources/apt/sources/$(basename "$file" .list).list"
   done
   cat >"$sources/apt/apt.conf" <<EOF
 APT::Sandbox::User "root";
@@ -75,7 +78,7 @@ fetch() {
   return 1
 }
 
-# --- recipes: each runs in an empty folder, and fetches its source first ---
+# --- recipes: each runs in an empty folder ---
 
 # configure SOURCE OPTION...
 configure() {
@@ -87,20 +90,23 @@ configure() {
 }
 compile() { cmake --build . -j "$jobs" --target "$@"; }
 
-# c_library NAME HEADERS SOURCES: for libraries whose CMakeLists.txt is missing or builds something else.
+# c_library NAME FOLDER HEADERS SOURCES: for libraries whose CMakeLists.txt is missing or leaves out sources.
 c_library() {
   mkdir project
   cat >project/CMakeLists.txt <<EOF
 cmake_minimum_required(VERSION 3.25)
 project($1 C)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
-file(GLOB headers $2)
-file(GLOB sources $3)
+set(headers $3)
+set(sources $4)
+list(TRANSFORM headers PREPEND "$2/")
+list(TRANSFORM sources PREPEND "$2/")
+file(GLOB sources \${sources})
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(AMD64|x86_64|i.86)\$")
-  list(FILTER sources EXCLUDE REGEX "/xxh_x86dispatch[.]c\$")
+  list(FILTER sources EXCLUDE REGEX "_x86dispatch[.]c\$")
 endif()
 add_library($1 STATIC \${sources})
-target_include_directories($1 PRIVATE "$folder")
+target_include_directories($1 PRIVATE "$2")
 install(TARGETS $1)
 install(FILES \${headers} TYPE INCLUDE)
 EOF
@@ -120,14 +126,10 @@ recipe_zstd() {
   compile install
 }
 
-recipe_libdeflate() {
-  local folder=$sources/libdeflate
-  c_library deflate "$folder/libdeflate.h" "$folder/lib/*.c $folder/lib/*/cpu_features.c"
-}
+recipe_libdeflate() { c_library deflate "$sources/libdeflate" libdeflate.h "lib/*.c lib/*/cpu_features.c"; }
 
 recipe_xxhash() {  # as Debian's: on x86-64, with the choice of instructions at run time
-  local folder=$sources/xxhash
-  c_library xxhash "$folder/xxhash.h $folder/xxh3.h $folder/xxh_x86dispatch.h" "$folder/xxhash.c $folder/xxh_x86dispatch.c"
+  c_library xxhash "$sources/xxhash" "xxhash.h xxh3.h xxh_x86dispatch.h" "xxhash.c xxh_x86dispatch.c"
 }
 
 recipe_highway() {
@@ -153,13 +155,12 @@ recipe_protobuf() {  # without the lite library, which its package for CMake req
 }
 
 recipe_openssl() {
-  # The compiler that CMake chooses.
-  mkdir project
+  mkdir project  # it writes down the compiler of the toolchain file
   cat >project/CMakeLists.txt <<'EOF'
 cmake_minimum_required(VERSION 3.25)
 project(compiler C)
 file(CONFIGURE OUTPUT compiler.sh @ONLY CONTENT
-"export CC='@CMAKE_C_COMPILER@@CMAKE_C_COMPILER_ARG1@' CFLAGS='@CMAKE_C_FLAGS@ @CMAKE_C_FLAGS_RELEASE@'
+"export CC='@CMAKE_C_COMPILER@@CMAKE_C_COMPILER_ARG1@' CFLAGS='@CMAKE_C_FLAGS@ -O2'
 export AR='@CMAKE_AR@' RANLIB='@CMAKE_RANLIB@' RC='@CMAKE_RC_COMPILER@'
 ")
 EOF
@@ -168,8 +169,9 @@ EOF
   . ./compiler.sh
   mkdir build
   cd build
-  "$sources/openssl/Configure" "$openssl_target" --prefix=/usr --openssldir=/usr/lib/ssl no-shared no-tests no-module no-engine \
-    no-legacy no-dso no-async
+  # stele calls digests alone: leaves out large parts that they do not need.
+  "$sources/openssl/Configure" "$openssl_target" --prefix=/usr --openssldir=/usr/lib/ssl no-shared no-tests no-module \
+    no-engine no-legacy no-dso no-async no-cmp no-cms no-ct no-dh no-dsa no-ec no-ocsp no-srp no-ts
   make -j "$jobs" build_generated
   make -j "$jobs" libcrypto.a
   cp libcrypto.a "$sysroot/lib"
@@ -181,7 +183,9 @@ EOF
 
 # Links the headers of this machine, and copies the files by which CMake finds them.
 link_headers() {
-  local name folder found config
+  local stamp=$sysroot/stamp/headers recipe name folder found config
+  recipe=$(declare -f link_headers | cksum)
+  if [ -r "$stamp" ] && [ "$(<"$stamp")" = "$recipe" ]; then return; fi
   for name in "${headers[@]}"; do
     found=
     for folder in build/deps/boost/usr/include /usr/include /usr/local/include; do
@@ -198,6 +202,10 @@ link_headers() {
     mkdir -p "$(dirname "$sysroot/$config")"
     cp -r "/usr/$config" "$sysroot/$config"
   done
+  # Debian's file for doctest names its prefix. Each of these files is three folders below its own.
+  # shellcheck disable=SC2016
+  sed -i 's,^set(_IMPORT_PREFIX "/usr"),get_filename_component(_IMPORT_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE),' \
+    "$sysroot"/{lib/cmake/doctest,share/{cmake/*,eigen3/cmake}}/*.cmake
   # Debian's file for xtensor refers to the folder of this machine's architecture.
   mkdir -p "$sysroot/lib/cmake/xtensor"
   cat >"$sysroot/lib/cmake/xtensor/xtensorConfig.cmake" <<'EOF'
@@ -208,9 +216,10 @@ if(NOT TARGET xtensor)
   target_link_libraries(xtensor INTERFACE xtl)
 endif()
 EOF
+  echo "$recipe" >"$stamp"
 }
 
-# logged LOG COMMAND...: runs the command in a subshell that ends at the first failure. If there is one, ends this script, too.
+# logged LOG COMMAND...: runs the command in a subshell that ends at the first failure. On failure, ends this script.
 logged() {
   local status
   set +e  # `if` or `||` would make the subshell go on
@@ -232,7 +241,7 @@ in_folder() {
 # build NAME PACKAGE
 apt_ready=
 build() {
-  local name=$1 package=$2 stamp=$sysroot/stamp/$1 recipe version start
+  local name=$1 package=$2 stamp=$sysroot/stamp/$1 recipe version start file
   recipe=$(declare -f "recipe_$name" configure compile c_library | cksum)
   if [ -r "$stamp" ] && [ "$(sed -n 2p "$stamp")" = "$recipe" ] && [ ! -d "$sources/$name" ]; then return; fi
   if [ ! -d "$sources/$name" ]; then
@@ -248,6 +257,9 @@ build() {
   mkdir -p "$work"
   logged "$sysroot/log/$name.log" in_folder "$work" "recipe_$name"
   rm -rf "$work"
+  for file in "$sysroot"/{lib,share}/pkgconfig/*.pc; do  # the sysroot may be moved
+    [ ! -e "$file" ] || sed -i "s,$sysroot,\${pcfiledir}/../..,g" "$file"
+  done
   printf '%s\n' "$version" "$recipe" >"$stamp"
   echo "cross_deps: $name took $((SECONDS - start)) s"
 }
@@ -260,11 +272,7 @@ for name in "${libraries[@]}"; do
     *) build "$name" "$name" ;;
   esac
 done
-# The sysroot may be moved.
-for file in "$sysroot"/{lib,share}/pkgconfig/*.pc; do
-  [ ! -e "$file" ] || sed -i "s,$sysroot,\${pcfiledir}/../..,g" "$file"
-done
-if grep -rlF "$root" "$sysroot"/{lib,share} --include='*.cmake' --include='*.pc'; then
-  echo "cross_deps: these files contain the path of the checkout" >&2
+if grep -rlF -e "$root" -e '"/usr' "$sysroot"/{lib,share} --include='*.cmake' --include='*.pc'; then
+  echo "cross_deps: these files contain paths of this machine" >&2
   exit 1
 fi
