@@ -33,6 +33,8 @@
 #   make libcxx               tests of the core and the formats by clang-19 and libc++ (installs them)
 #   make foreign ARCH=s390x   tests of the core and formats on another architecture under QEMU (installs a cross compiler, and
 #                             QEMU): s390x, which is big-endian, arm64, and armhf and i386, which have 32 bits
+#   make macos                library, command, examples and tests for macOS on Arm and Intel, by zig: compiled and linked only
+#   make zig TARGET=x86_64-linux-musl  builds and runs them with another C library: TARGETs are in tools/zig.sh
 #   make windows              tests and the command for Windows, by MinGW, under Wine (installs both; builds the libraries)
 #   make module               `import stele;` by clang-19 (installs it; CMake 4 and Ninja from PyPI in build/module/venv)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
@@ -66,7 +68,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows libcxx module interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows macos zig libcxx module interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -227,8 +229,16 @@ foreign: deps
 	@tools/deps.sh foreign
 	tools/foreign.sh $(ARCH) $(JOBS)
 
+TARGET ?= x86_64-linux-musl
+zig: deps
+	JOBS=$(JOBS) tools/zig.sh $(TARGET)
+macos: deps
+	JOBS=$(JOBS) tools/zig.sh aarch64-macos
+	JOBS=$(JOBS) tools/zig.sh x86_64-macos
+
 windows: deps
 	@tools/deps.sh windows
+	@tools/deps.sh cross
 	tools/cross_deps.sh windows
 	$(call build,windows,stele_tests stele_command)
 	tests/windows/run.sh build/windows

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the libraries that stele needs on another system, as static libraries in build/TARGET/sysroot, where
-# cmake/TARGET.cmake finds them. The sources are Debian's source packages, kept in build/cross-sources for all targets.
+# cmake/windows.cmake or cmake/zig.cmake finds them. The sources are Debian's source packages, kept in build/cross-sources for all targets.
 # Packages that consist of headers are links to this machine's. protoc and flatc are this machine's programs.
 #
-#   tools/cross_deps.sh windows    libraries for 64-bit Windows, by MinGW (needs tools/deps.sh all, and windows)
+#   tools/cross_deps.sh windows          libraries for 64-bit Windows, by MinGW
+#   tools/cross_deps.sh aarch64-macos    libraries for a target of zig, which tools/zig.sh fetches before it calls this
 #
 # Runs JOBS compilers at a time, by default 2. A library is skipped if it was built from the same source by the same
 # recipe. To take newer sources, delete build/cross-sources; after a change of the toolchain file, delete the sysroot.
@@ -19,7 +20,7 @@ case $target in  # OpenSSL's name of the target; CMake builds the other librarie
   x86_64-linux-*) openssl_target=linux-x86_64 ;;
   aarch64-linux-*) openssl_target=linux-aarch64 ;;
   riscv64-linux-*) openssl_target=linux64-riscv64 ;;
-  *) echo "usage: [JOBS=2] tools/cross_deps.sh windows|MACHINE-macos|MACHINE-linux-musl|MACHINE-linux-gnu.VERSION" >&2; exit 2 ;;
+  *) echo "usage: [JOBS=2] tools/cross_deps.sh windows | a target of tools/zig.sh" >&2; exit 2 ;;
 esac
 jobs=${JOBS:-2}
 root=$PWD

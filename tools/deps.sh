@@ -14,6 +14,8 @@
 #   tools/deps.sh module      additional packages of `make module`
 #   tools/deps.sh abi         additional packages of `tools/abi.sh`
 #   tools/deps.sh packages    additional packages of `make packages`
+#   tools/deps.sh cross       additional packages of `tools/cross_deps.sh`
+#   tools/deps.sh windows     additional packages of `make windows`
 #
 # Boost must be 1.81 or newer. If another Boost -dev package conflicts with libboost1.81-dev, the headers of 1.81 are
 # unpacked below build/deps/boost, where CMake looks first. STELE_PRIVATE_BOOST=1 always unpacks them.

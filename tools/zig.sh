@@ -25,6 +25,7 @@ for tool in zig ar ranlib; do  # CMake wants programs of one word
   chmod +x "$bin/$tool"
 done
 
+tools/deps.sh cross
 if [[ $target == *-linux-* ]]; then tools/deps.sh foreign; fi
 tools/cross_deps.sh "$target"
 folder=$PWD/build/$target/build
