@@ -32,7 +32,8 @@ function(stele_component name)
     if(EXISTS "${PROJECT_SOURCE_DIR}/cmake/Find${package}.cmake")
       set(mode MODULE)  # CMAKE_FIND_PACKAGE_PREFER_CONFIG would skip it, and its names of targets
     endif()
-    find_package(${package} ${mode} REQUIRED GLOBAL)  # global: a target that links the component needs its targets, in any folder
+    # Global: a target that links the component needs the package's targets, in any folder.
+    find_package(${package} ${mode} REQUIRED GLOBAL)
   endforeach()
   set(target stele_${name})
   add_library(${target} STATIC ${sources})

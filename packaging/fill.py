@@ -4,8 +4,8 @@
     packaging/fill.py OWNER ARCHIVE FOLDER [URL]
 
 OWNER is the owner of the repository `stele`. ARCHIVE is the release's .tar.gz with one folder, as a package manager
-downloads it. FOLDER receives copies of the recipes and must not exist. URL, if given, replaces the address of the archive
-in Conan's recipe. Fails if a recipe has another version than CMakeLists.txt, or if a placeholder is missing.
+downloads it. FOLDER receives copies of the recipes and must not exist. URL, if given, replaces the address of the
+archive in Conan's recipe. Fails if a recipe has another version than CMakeLists.txt, or if a placeholder is missing.
 """
 import base64
 import hashlib
