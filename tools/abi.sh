@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares the ABI of two revisions, for a release: tools/abi.sh OLD_REF [NEW_REF [CMAKE_OPTION...]]
-# Builds both shared libraries with debug information below build/abi and runs abidiff, which ignores what is not declared in
-# include/. Its exit status: 0 equal, 4 changed, 12 changed incompatibly (a new soname is needed).
+# Builds both shared libraries with debug information below build/abi and runs abidiff, which ignores types that include/
+# does not declare. Fails if there is any change; a removed name, or another size or layout of a class, needs a new soname.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 old=${1:?usage: tools/abi.sh OLD_REF [NEW_REF [CMAKE_OPTION...]]}
