@@ -56,6 +56,9 @@ std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t lengt
   // than zlib.
   static constexpr std::byte zeros[4096]{};
   if (length_of_b <= sizeof zeros) return ~crc32(~a, zeros, static_cast<std::size_t>(length_of_b)) ^ b;
+  // z_off_t has 32 bits on Windows and on other systems of 32 bits. An empty CRC moves `a` by a part of the length.
+  constexpr std::uint64_t part = std::uint64_t{1} << 30;
+  for (; length_of_b > part; length_of_b -= part) a = static_cast<std::uint32_t>(::crc32_combine(a, 0, z_off_t{part}));
   return static_cast<std::uint32_t>(::crc32_combine(a, b, static_cast<z_off_t>(length_of_b)));
 }
 

@@ -172,6 +172,8 @@ HANDLE open_path(const Path& path, const How& how, DWORD& code) {
     code = ERROR_INVALID_NAME;
     return nullptr;
   }
+  constexpr std::size_t root = 7;  // \??\C:\ itself ends so
+  if ((how.options & only_folder) != 0 && full->size() > root && full->ends_with(L'\\')) full->pop_back();
   return open_nt(nullptr, std::move(*full), how, how.follow, code);
 }
 
