@@ -382,6 +382,7 @@ std::optional<std::string> help_of(const CLI::App& app, const std::string& name)
 std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, int& status) {
   CLI::App app("Looks at, converts, checks and compares model files", "stele");
   app.formatter(std::make_shared<Help>());
+  app.allow_windows_style_options(false);  // /a/b is a path there, too
   Arguments arguments;
   Commands(app, arguments).add_all();
   app.set_version_flag("--version", "stele " STELE_VERSION_STRING);
