@@ -36,7 +36,7 @@ class Output {
 
  private:
   std::string_view path_;
-  std::string converted_;  // to UTF-8
+  std::string converted_;  // a path of Windows in UTF-8
   Sink* sink_ = nullptr;
 };
 

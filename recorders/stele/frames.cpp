@@ -40,7 +40,7 @@ struct Free {
   void operator()(ZSTD_DCtx* c) const { ZSTD_freeDCtx(c); }
 };
 
-/// What a thread needs for frames.
+/// The contexts and memory that a thread needs for frames.
 class Workspace {
  public:
   ZSTD_CCtx& compressor() {

@@ -42,10 +42,15 @@ std::string message_of(DWORD code) {
 /// Returns a full path in the syntax of NtCreateFile.
 Result<std::wstring> full_path(const std::string& path, const std::string& name) {
   STELE_TRY_ASSIGN(const std::wstring given, wide(path, name));
-  std::wstring full(max_path + 1, L'\0');
-  const DWORD length = ::GetFullPathNameW(given.c_str(), static_cast<DWORD>(full.size()), full.data(), nullptr);
+  std::wstring full(given.size() + MAX_PATH, L'\0');
+  DWORD length = 0;
+  // The result is longer than the buffer if the buffer is too small.
+  while ((length = ::GetFullPathNameW(given.c_str(), static_cast<DWORD>(full.size()), full.data(), nullptr)) >
+         full.size()) {
+    if (length > max_path) return failed("cannot look up", name, ERROR_FILENAME_EXCED_RANGE);
+    full.resize(length);
+  }
   if (length == 0) return failed("cannot look up", name);
-  if (length > max_path) return failed("cannot look up", name, ERROR_FILENAME_EXCED_RANGE);
   full.resize(length);
   const std::wstring_view text(full);
   if (text.find(L':', text.starts_with(LR"(\\?\)") ? 6 : 2) != text.npos) {

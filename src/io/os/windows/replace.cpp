@@ -19,7 +19,8 @@ namespace stele::inline v0::detail::os {
 
 namespace {
 
-// Of ntifs.h: values of FILE_INFORMATION_CLASS, some of which winternl.h lacks, and flags of their structures.
+// The header ntifs.h defines these values of FILE_INFORMATION_CLASS, some of which winternl.h lacks, and the flags of
+// their structures.
 constexpr int rename_information = 10;
 constexpr int rename_information_ex = 65;
 constexpr int disposition_information = 13;
@@ -30,7 +31,7 @@ constexpr ULONG delete_file = 1;
 constexpr ULONG posix_delete = 2;
 constexpr ULONG delete_read_only = 0x10;
 
-/// Virus scanners and indexers hold new files for a moment. Seconds in total: 0.6.
+/// Virus scanners and indexers hold new files for a moment. All pauses together take 0.6 seconds.
 constexpr int max_attempts = 10;
 constexpr DWORD first_pause = 1;  // milliseconds; doubled each time up to:
 constexpr DWORD longest_pause = 100;
@@ -59,6 +60,8 @@ Descriptor user_only() {
   ::ConvertStringSecurityDescriptorToSecurityDescriptorW(text.c_str(), SDDL_REVISION_1, &made, nullptr);
   return Descriptor(made);
 }
+
+bool is_taken(DWORD code) noexcept { return code == ERROR_FILE_EXISTS || code == ERROR_ALREADY_EXISTS; }
 
 bool in_use(DWORD code) noexcept {
   return code == ERROR_ACCESS_DENIED || code == ERROR_SHARING_VIOLATION || code == ERROR_USER_MAPPED_FILE ||
@@ -116,10 +119,11 @@ DWORD delete_open(HANDLE file) noexcept {
   return set(file, disposition_information, &removed, sizeof removed);
 }
 
-DWORD remove_entry(const Folder& folder, const std::string& leaf) noexcept {
+/// Removes an entry that agrees with `options` (only_file, only_folder, or 0). Returns an error code of Windows.
+DWORD remove_entry(const Folder& folder, const std::string& leaf, ULONG options) noexcept {
   DWORD code = 0;
   const auto done = guarded([&]() -> Status {
-    const File file(open_entry(folder.file, leaf, {.access = DELETE | lookup}, code), {});
+    const File file(open_entry(folder.file, leaf, {.access = DELETE | lookup, .options = options}, code), {});
     if (file.is_open()) code = delete_open(file.handle());
     return {};
   });
@@ -153,11 +157,27 @@ bool empty_and_remove(const Folder& above, const std::string& leaf, std::uint64_
   for (const Entry& entry : *all) {
     if (entry.kind == Kind::folder && !entry.link) {
       if (depth == 0 || !empty_and_remove(folder, entry.name, system, depth - 1)) return false;
-    } else if (const DWORD left = remove_entry(folder, entry.name); left != ERROR_SUCCESS && !is_missing(left)) {
+    } else if (const DWORD left = remove_entry(folder, entry.name, 0); left != ERROR_SUCCESS && !is_missing(left)) {
       return false;
     }
   }
   return delete_open(found) == ERROR_SUCCESS;
+}
+
+/// Creates an entry. Write access to it is its lock: remove_abandoned() opens it without sharing writes. Returns a File
+/// that is not open if the name is taken.
+Result<File> create_entry(const Folder& folder, const std::string& leaf, How how, bool secret,
+                          const std::string& name) {
+  std::string file_name = name;
+  const Descriptor security = secret ? user_only() : Descriptor();
+  if (secret && security == nullptr) return failed("cannot create a temporary next to it", name);
+  how.access |= READ_CONTROL | WRITE_DAC | lookup;
+  how.disposition = create_new;
+  how.security = security.get();
+  DWORD code = 0;
+  File made(open_entry(folder.file, leaf, how, code), std::move(file_name));
+  if (made.is_open() || is_taken(code)) return made;
+  return failed("cannot create a temporary next to it", name, code);
 }
 
 }  // namespace
@@ -178,19 +198,8 @@ Result<File> open_locked(const Path& path) {
   return failed("cannot lock", path.name, code);
 }
 
-// Write access to the new file or folder is its lock: remove_abandoned() opens it without sharing writes.
-
 Result<File> create(const Folder& folder, const std::string& leaf, bool secret, const std::string& name) {
-  std::string file_name = name;
-  const Descriptor security = secret ? user_only() : Descriptor();
-  if (secret && security == nullptr) return failed("cannot create a temporary file next to it", name);
-  How how{.access = FILE_GENERIC_WRITE | READ_CONTROL | WRITE_DAC, .disposition = create_new, .options = only_file};
-  how.security = security.get();
-  DWORD code = 0;
-  File file(open_entry(folder.file, leaf, how, code), std::move(file_name));
-  if (file.is_open()) return file;
-  if (code == ERROR_FILE_EXISTS || code == ERROR_ALREADY_EXISTS) return File();
-  return failed("cannot create a temporary file next to it", name, code);
+  return create_entry(folder, leaf, {.access = FILE_GENERIC_WRITE, .options = only_file}, secret, name);
 }
 
 Result<bool> make_folder(const Path& path) {
@@ -198,23 +207,14 @@ Result<bool> make_folder(const Path& path) {
   DWORD code = 0;
   const File made(open_path(path, {.access = lookup, .disposition = create_new, .options = only_folder}, code), {});
   if (made.is_open()) return true;
-  if (code == ERROR_FILE_EXISTS || code == ERROR_ALREADY_EXISTS) return false;
+  if (is_taken(code)) return false;
   return failed("cannot create the folder", path.name, code);
 }
 
 Result<Folder> create_folder(const Folder& folder, const std::string& leaf, bool secret, const std::string& name) {
-  std::string file_name = name;
-  const Descriptor security = secret ? user_only() : Descriptor();
-  if (secret && security == nullptr) return failed("cannot create a temporary folder next to it", name);
-  How how{.access = FILE_LIST_DIRECTORY | FILE_TRAVERSE | FILE_ADD_FILE | READ_CONTROL | WRITE_DAC | lookup,
-          .disposition = create_new,
-          .options = only_folder};
-  how.security = security.get();
-  DWORD code = 0;
-  File made(open_entry(folder.file, leaf, how, code), std::move(file_name));
-  if (made.is_open()) return Folder{std::move(made), true};
-  if (code == ERROR_FILE_EXISTS || code == ERROR_ALREADY_EXISTS) return Folder();
-  return failed("cannot create a temporary folder next to it", name, code);
+  const How how{.access = FILE_LIST_DIRECTORY | FILE_TRAVERSE | FILE_ADD_FILE, .options = only_folder};
+  STELE_TRY_ASSIGN(File made, create_entry(folder, leaf, how, secret, name));
+  return made.is_open() ? Folder{std::move(made), true} : Folder();
 }
 
 Status keep_permissions(const Folder& folder, const std::string& leaf, const File& file) {
@@ -254,8 +254,8 @@ Status keep_permissions(const Folder& folder, const std::string& leaf, const Fil
 
 Status rename(const Folder& folder, const std::string& from, const std::string& to, const std::string& name) {
   if (is_folder(folder, from)) {
-    // A rename cannot replace a folder: removes it first, which succeeds only if it is empty.
-    const DWORD removed = remove_entry(folder, to);
+    // A rename cannot replace a folder: removes it first, which succeeds only if it is empty. A file stays.
+    const DWORD removed = remove_entry(folder, to, only_folder);
     if (removed == ERROR_DIR_NOT_EMPTY) return target_exists(name);
     if (removed != ERROR_SUCCESS && !is_missing(removed)) return cannot_replace(name, removed);
     return rename_new(folder, from, to, name);
@@ -267,7 +267,7 @@ Status rename(const Folder& folder, const std::string& from, const std::string& 
 Status rename_new(const Folder& folder, const std::string& from, const std::string& to, const std::string& name) {
   const DWORD code = rename_patiently(folder, from, to, false);
   if (code == ERROR_SUCCESS) return {};
-  if (code == ERROR_FILE_EXISTS || code == ERROR_ALREADY_EXISTS) return target_exists(name);
+  if (is_taken(code)) return target_exists(name);
   return failed("cannot rename the temporary file", name, code);
 }
 
@@ -277,7 +277,9 @@ Status sync_folder(const Folder& folder, const File& entry) {
   return failed("the file is saved, but its folder cannot be synced", entry.name(), code);
 }
 
-void remove(const Folder& folder, const std::string& path) noexcept { static_cast<void>(remove_entry(folder, path)); }
+void remove(const Folder& folder, const std::string& path) noexcept {
+  static_cast<void>(remove_entry(folder, path, only_file));
+}
 
 Status exchange(const Folder&, const std::string&, const std::string&, const std::string& name) {
   return not_in_one_step(name);  // Windows has no such call

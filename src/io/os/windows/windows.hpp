@@ -35,7 +35,7 @@ Result<std::wstring> wide(std::string_view text, const std::string& name);
 /// Converts to UTF-8. Returns false for a name with an unpaired surrogate.
 bool narrow(std::wstring_view text, std::string& out);
 
-/// What to open and how; the fields are arguments of NtCreateFile.
+/// The arguments of NtCreateFile that depend on the purpose.
 struct How {
   ACCESS_MASK access = FILE_GENERIC_READ;
   ULONG disposition = 1;  // FILE_OPEN
@@ -44,7 +44,7 @@ struct How {
   ULONG share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
   void* security = nullptr;  // a descriptor for a new file
 };
-// Of ntifs.h, which belongs to the driver kit.
+// The header ntifs.h of the driver kit defines these options of NtCreateFile.
 inline constexpr ULONG create_new = 2;          // FILE_CREATE
 inline constexpr ULONG only_folder = 1;         // FILE_DIRECTORY_FILE
 inline constexpr ULONG only_file = 0x40;        // FILE_NON_DIRECTORY_FILE

@@ -4,24 +4,49 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <string>
 
-#include "io/os/posix/posix.hpp"
+#include "io/os/os.hpp"
 
 namespace stele::inline v0::detail::os {
 namespace {
 
+extern "C" void count_signal(int signal);
+
+#ifdef _WIN32
+constexpr int signal_count_max = 23;  // NSIG of the C runtime
+using Handling = void (*)(int);
+bool count(int signal, Handling& before) noexcept {
+  before = std::signal(signal, count_signal);
+  return before != SIG_ERR;
+}
+void restore(int signal, const Handling& before) noexcept { std::signal(signal, before); }
+#else
 constexpr int signal_count_max = 65;
+using Handling = struct sigaction;
+bool count(int signal, Handling& before) noexcept {
+  struct sigaction counting = {};
+  counting.sa_handler = count_signal;
+  counting.sa_flags = SA_RESTART;
+  sigemptyset(&counting.sa_mask);
+  return ::sigaction(signal, &counting, &before) == 0;
+}
+void restore(int signal, const Handling& before) noexcept { ::sigaction(signal, &before, nullptr); }
+#endif
 
 struct Caught {
   std::atomic<std::uint64_t> count{0};  // lock-free, because the signal handler writes it
   int users = 0;
-  struct sigaction before = {};
+  Handling before = {};
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 std::array<Caught, signal_count_max> all_caught;
 std::mutex catching;
 
 extern "C" void count_signal(int signal) {
+#ifdef _WIN32
+  std::signal(signal, count_signal);  // the runtime restores the default before it calls a handler
+#endif
   all_caught[static_cast<std::size_t>(signal)].count.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -37,11 +62,7 @@ Status catch_signal(int signal) {
   const std::lock_guard lock(catching);
   Caught& caught = all_caught[static_cast<std::size_t>(signal)];
   if (caught.users++ != 0) return {};
-  struct sigaction counting = {};
-  counting.sa_handler = count_signal;
-  counting.sa_flags = SA_RESTART;
-  sigemptyset(&counting.sa_mask);
-  if (::sigaction(signal, &counting, &caught.before) == 0) return {};
+  if (count(signal, caught.before)) return {};
   --caught.users;
   return refuse();
 }
@@ -50,7 +71,7 @@ void release_signal(int signal) noexcept {
   if (!valid(signal)) return;
   const std::lock_guard lock(catching);
   Caught& caught = all_caught[static_cast<std::size_t>(signal)];
-  if (caught.users != 0 && --caught.users == 0) ::sigaction(signal, &caught.before, nullptr);
+  if (caught.users != 0 && --caught.users == 0) restore(signal, caught.before);
 }
 
 std::uint64_t signal_count(int signal) noexcept {
