@@ -293,6 +293,21 @@ TEST_CASE("windows: folders are made whole; a full one is not replaced in one st
   CHECK(dir.names() == std::vector<std::string>{"model"});
 }
 
+TEST_CASE("windows: a rename of a folder removes no file, and a removal of a file no folder") {
+  const TempDir dir;
+  for (const char* name : {"empty", "new", "full", "full/below"}) fs::create_directory(dir / name);
+  write_text(dir / "file", "kept");
+  const os::Folder folder = os::open_folder(os::Path(dir.path())).value();
+  CHECK(bad(os::rename(folder, "new", "file", "new")).code() == Errc::exists);
+  CHECK(read_text(dir / "file") == "kept");
+  CHECK(bad(os::rename(folder, "new", "full", "new")).code() == Errc::exists);
+  CHECK(fs::exists(dir / "full/below"));
+  os::remove(folder, "empty");
+  CHECK(fs::exists(dir / "empty"));
+  REQUIRE(os::rename(folder, "new", "empty", "new"));
+  CHECK(dir.names() == std::vector<std::string>{"empty", "file", "full"});
+}
+
 TEST_CASE("windows: leftovers of ended processes are removed, those of running ones are kept") {
   const TempDir dir;
   const std::string path = dir / "model.bin";
