@@ -15,6 +15,8 @@ endif()
 set(zig "${build}/zig/bin/zig")
 set(CMAKE_C_COMPILER "${zig}" cc -target ${STELE_ZIG_TARGET})
 set(CMAKE_CXX_COMPILER "${zig}" c++ -target ${STELE_ZIG_TARGET})
+set(CMAKE_C_FLAGS_INIT -fno-sanitize=undefined)  # zig's default without optimisation; it wants a run-time library
+set(CMAKE_CXX_FLAGS_INIT -fno-sanitize=undefined)
 set(CMAKE_AR "${build}/zig/bin/ar" CACHE FILEPATH "")
 set(CMAKE_RANLIB "${build}/zig/bin/ranlib" CACHE FILEPATH "")
 set(CMAKE_FIND_ROOT_PATH "${build}/${STELE_ZIG_TARGET}/sysroot")

@@ -120,8 +120,10 @@ EOF
   compile install
 }
 
-recipe_zlib() {  # its CMake project installs the shared library, too
-  configure "$sources/zlib"
+recipe_zlib() {  # its CMake project installs the shared library, too, and names a resource that Debian leaves out
+  mkdir -p "$sources/zlib/win32"
+  touch "$sources/zlib/win32/zlib1.rc"
+  configure "$sources/zlib" -D CMAKE_C_FLAGS=-Dfdopen=fdopen  # keeps zutil.h from replacing it on macOS
   compile zlibstatic
   cp libz*.a "$sysroot/lib/libz.a"
   cp zconf.h "$sources/zlib/zlib.h" "$sysroot/include"
@@ -166,7 +168,7 @@ recipe_openssl() {
 cmake_minimum_required(VERSION 3.25)
 project(compiler C)
 file(CONFIGURE OUTPUT compiler.sh @ONLY CONTENT
-"export CC='@CMAKE_C_COMPILER@@CMAKE_C_COMPILER_ARG1@' CFLAGS='@CMAKE_C_FLAGS@ -O2'
+"export CC='@CMAKE_C_COMPILER@ @CMAKE_C_COMPILER_ARG1@' CFLAGS='@CMAKE_C_FLAGS@ -O2'
 export AR='@CMAKE_AR@' RANLIB='@CMAKE_RANLIB@' RC='@CMAKE_RC_COMPILER@'
 ")
 EOF

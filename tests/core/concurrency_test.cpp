@@ -172,7 +172,7 @@ STELE_TEST_EACH_RECORDER("concurrency: saving one module") {
 
 TEST_CASE("concurrency: compressed saves and loads, each on threads of its own") {
   struct Large {
-    Tensor<float, 1> t{std::array<std::size_t, 1>{1500000}};
+    Tensor<float, 1> t{std::array<stele::Extent, 1>{1500000}};
   };
   Large large;
   for (std::size_t i = 0; i < large.t.size(); ++i) large.t[i] = static_cast<float>(i % 977);

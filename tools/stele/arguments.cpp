@@ -360,9 +360,9 @@ Error wrong_arguments(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 /// Prints an error about wrong arguments. Returns the exit status.
-int fail(const std::vector<std::string>& words, const Error& error) {
+int fail(const std::vector<std::string>& words, const Error& error, std::string* output) {
   if (std::find(words.begin(), words.end(), "--json") != words.end()) {
-    Terminal terminal({.json = true});
+    Terminal terminal({.json = true, .output = output});
     Document(terminal, "stele.error/1").member("error", to_value(error));
   } else {
     std::fprintf(stderr, "stele: %s; %s\n", safe(error.message()).c_str(), safe(error.hint()).c_str());
@@ -379,11 +379,12 @@ std::optional<std::string> help_of(const CLI::App& app, const std::string& name)
 
 }  // namespace
 
-std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, int& status) {
+std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, std::string* output, int& status) {
   CLI::App app("Looks at, converts, checks and compares model files", "stele");
   app.formatter(std::make_shared<Help>());
   app.allow_windows_style_options(false);  // /a/b is a path there, too
   Arguments arguments;
+  arguments.common.output = output;
   Commands(app, arguments).add_all();
   app.set_version_flag("--version", "stele " STELE_VERSION_STRING);
   app.require_subcommand(1);
@@ -405,13 +406,13 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, 
     app.parse(std::move(reversed));
   } catch (const CLI::ParseError& error) {
     const bool help_asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
-    status = help_asked ? app.exit(error) : fail(words, wrong_arguments(app, error));
+    status = help_asked ? app.exit(error) : fail(words, wrong_arguments(app, error), output);
     return std::nullopt;
   }
   if (help->parsed()) {
     const auto text = help_of(app, topic);
     if (text) Terminal(arguments.common).print(*text);
-    status = text ? exit_ok : fail(words, no_command(app, topic));
+    status = text ? exit_ok : fail(words, no_command(app, topic), output);
     return std::nullopt;
   }
   if (completion->parsed() || manual->parsed()) {

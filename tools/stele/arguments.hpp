@@ -16,7 +16,7 @@ struct Arguments {
 };
 
 /// Parses the command line. Prints help, the version, completion scripts, the manual page, and messages about wrong
-/// arguments; the exit status is then in `status`.
-std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, int& status);
+/// arguments; the exit status is then in `status`. `output`: Common::output.
+std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, std::string* output, int& status);
 
 }  // namespace stele::command

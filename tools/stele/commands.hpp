@@ -45,6 +45,15 @@ struct Convert {
 };
 Result<int> convert(const Convert& options, Terminal& terminal);
 
+/// A file to write and how.
+struct Destination {
+  std::shared_ptr<const Format> format;
+  std::string path;
+};
+/// Returns what the options of a conversion write to: their format, compression, shards, tag. Errors: unsupported,
+/// invalid_argument.
+Result<Destination> destination(const Convert& options);
+
 struct Import {
   std::string in, out;
   GraphChoice choice{};

@@ -21,5 +21,7 @@ bool write_output(const char* text, std::size_t size) noexcept;
 /// orderly way, except those that its parent ignores (nohup), and SIGPIPE and SIGXFSZ errors of writing.
 void install_signals();
 bool interrupted() noexcept;
+/// Ends the running command like a signal, or (`false`) lets another one run.
+void interrupt(bool on) noexcept;
 
 }  // namespace stele::command

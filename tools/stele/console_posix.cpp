@@ -9,14 +9,14 @@ namespace stele::command {
 
 namespace {
 
-volatile std::sig_atomic_t interrupt = 0;
+volatile std::sig_atomic_t interruption = 0;
 
 void on_signal(int signal) {
-  if (interrupt != 0) {  // a second one: at once
+  if (interruption != 0) {  // a second one: at once
     std::signal(signal, SIG_DFL);
     static_cast<void>(std::raise(signal));
   }
-  interrupt = 1;
+  interruption = 1;
 }
 
 }  // namespace
@@ -47,6 +47,8 @@ void install_signals() {
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
 }
 
-bool interrupted() noexcept { return interrupt != 0; }
+bool interrupted() noexcept { return interruption != 0; }
+
+void interrupt(bool on) noexcept { interruption = on ? 1 : 0; }
 
 }  // namespace stele::command

@@ -21,10 +21,10 @@ namespace stele::command {
 
 namespace {
 
-std::atomic<bool> interrupt{false};
+std::atomic<bool> interruption{false};
 
 BOOL WINAPI on_event(DWORD) {
-  return interrupt.exchange(true) ? FALSE : TRUE;  // a second one: at once, by the default handler
+  return interruption.exchange(true) ? FALSE : TRUE;  // a second one: at once, by the default handler
 }
 
 UINT output_page = 0;
@@ -85,6 +85,8 @@ bool write_output(const char* text, std::size_t size) noexcept {
 
 void install_signals() { ::SetConsoleCtrlHandler(on_event, TRUE); }
 
-bool interrupted() noexcept { return interrupt; }
+bool interrupted() noexcept { return interruption; }
+
+void interrupt(bool on) noexcept { interruption = on; }
 
 }  // namespace stele::command

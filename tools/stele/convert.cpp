@@ -20,13 +20,7 @@
 
 namespace stele::command {
 
-namespace {
-
-/// A file to write and how.
-struct Destination {
-  std::shared_ptr<const Format> format;
-  std::string path;
-};
+namespace {}  // namespace
 
 Result<Destination> destination(const Convert& options) {
   if (!options.shard.empty()) {
@@ -63,6 +57,8 @@ Result<Destination> destination(const Convert& options) {
   }
   return Destination{std::move(format), std::move(path)};
 }
+
+namespace {
 
 /// Splits REGEX=TEXT at its last '='. Errors: invalid_argument.
 Result<std::vector<Rename>> rename_rules(const std::vector<std::string>& texts) {

@@ -193,6 +193,8 @@ Result<Model> open_model(const std::string& path, const Opening& opening, unsign
   return Model{path, std::move(format), std::move(snapshot)};
 }
 
+void forget_models() { all_read().clear(); }
+
 void note_input(const std::string& path, const Snapshot& snapshot) {
   all_read().push_back({path, {}});
   remember(all_read().back(), snapshot);

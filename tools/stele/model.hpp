@@ -54,6 +54,8 @@ Result<std::shared_ptr<const Format>> input_format(const std::string& path, cons
 /// Opens a file or folder of any format, and remembers its files: no output may replace them. Errors: unsupported
 /// (not_a_model_text), those of format_of_content() and of opening.
 Result<Model> open_model(const std::string& path, const Opening& opening = {}, unsigned threads = 0);
+/// Forgets them, for another command in this process.
+void forget_models();
 /// Remembers the files of a model that is opened otherwise.
 void note_input(const std::string& path, const Snapshot& snapshot);
 /// Returns the snapshot with tensors of blocks as f32. Leaves keep their numbers.

@@ -214,6 +214,10 @@ Terminal::~Terminal() {
 }
 
 void Terminal::print(std::string_view text) {
+  if (common_.output != nullptr) {
+    *common_.output += text;
+    return;
+  }
   buffer_ += text;
   if (buffer_.size() >= buffer_bytes) flush();
 }

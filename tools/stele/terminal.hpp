@@ -34,6 +34,7 @@ struct Common {
   bool quiet = false;
   std::string colour = "auto";  // auto, always, never
   unsigned threads = 0;
+  std::string* output = nullptr;  // receives what is printed to standard output; null: it is printed
 };
 
 /// Returns text that a terminal shows and does not obey: control characters, bidirectional overrides and bytes that are
