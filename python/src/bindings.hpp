@@ -1,0 +1,117 @@
+// What the sources of the Python module share. Functions here need the GIL, unless they say otherwise.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <stele/checkpoint.hpp>
+#include <stele/format.hpp>
+#include <stele/options.hpp>
+#include <stele/sink.hpp>
+#include <stele/snapshot.hpp>
+#include <stele/value.hpp>
+
+#include "model.hpp"  // of the command
+
+namespace stele::python {
+
+namespace nb = nanobind;
+
+/// Runs `f` without the GIL.
+template <class F>
+auto without_gil(F f) {
+  const nb::gil_scoped_release released;
+  return f();
+}
+
+/// A reference to a Python object that may be dropped on any thread.
+class Reference {
+ public:
+  explicit Reference(nb::object object) : object_(std::move(object)) {}
+  Reference(const Reference&) = delete;
+  Reference& operator=(const Reference&) = delete;
+  ~Reference() {
+    const nb::gil_scoped_acquire acquired;
+    object_.reset();
+  }
+  const nb::object& get() const noexcept { return object_; }
+
+ private:
+  nb::object object_;
+};
+
+/// Progress of one call: passes it to a function `bool or None (done, total)`, and lets Ctrl+C end the call.
+class Progress {
+ public:
+  explicit Progress(nb::object function) : state_(std::make_shared<State>(std::move(function))) {}
+  ProgressCallback callback() const;
+  /// Raises the exception of the function, if there was one.
+  void check() const;
+
+ private:
+  struct State {
+    explicit State(nb::object f) : function(std::move(f)) {}
+    Reference function;
+    std::exception_ptr error{};
+  };
+  std::shared_ptr<State> state_;
+};
+
+/// Returns the value, or throws the error, which becomes a stele.Error.
+template <class T>
+T unwrap(Result<T> result) {
+  return std::move(result).value();
+}
+template <class T>
+T unwrap(Result<T> result, const Progress& progress) {
+  if (!result) progress.check();
+  return std::move(result).value();
+}
+
+/// A str; bytes that are not UTF-8 become surrogates, as in the names of Python's files.
+nb::object text(std::string_view s);
+nb::object to_python(const Value& value);
+nb::object to_python(const Report& report);
+nb::dict to_python(const std::map<std::string, std::string>& strings);
+/// Throws TypeError (no value), OverflowError (an integer of more than 64 bits).
+Value to_value(nb::handle object);
+std::map<std::string, std::string> to_strings(nb::handle dict);
+
+/// Bytes of a Python object with the buffer protocol, or of a file object that can seek.
+SourcePtr source_of(nb::object buffer);
+SourcePtr source_of_file(nb::object file, std::string name);
+/// Writes to a file object.
+std::unique_ptr<Sink> sink_of_file(nb::object file);
+
+/// An opened file, or a model of arrays in memory; immutable.
+class Model {
+ public:
+  Model(Snapshot snapshot, std::shared_ptr<const Format> format)
+      : snapshot_(std::move(snapshot)), format_(std::move(format)) {}
+  const Snapshot& snapshot() const noexcept { return snapshot_; }
+  const std::shared_ptr<const Format>& format() const noexcept { return format_; }
+  std::string format_name() const { return format_ ? std::string(format_->name()) : std::string(); }
+
+ private:
+  Snapshot snapshot_;
+  std::shared_ptr<const Format> format_;
+};
+
+void bind_model(nb::module_& module);
+void bind_arrays(nb::module_& module, nb::class_<Model>& model);
+void bind_save(nb::module_& module);
+void bind_transforms(nb::module_& module);
+void bind_command(nb::module_& module);
+void bind_checkpoints(nb::module_& module);
+
+}  // namespace stele::python

@@ -1,0 +1,197 @@
+// Opened files: their names, dtypes, shapes, values.
+#include <algorithm>
+
+#include <stele/recorders/any.hpp>
+#include <stele/recorders/archive.hpp>
+#include <stele/transform.hpp>
+
+#include "bindings.hpp"
+#include "commands.hpp"
+#include "snapshot/data.hpp"
+#include "statistics.hpp"
+
+namespace stele::python {
+
+namespace {
+
+/// Options of opening, with the names of the command's.
+command::Opening opening_of(const nb::dict& options) {
+  command::Opening opening;
+  for (const auto& [key, value] : options) {
+    const auto name = nb::cast<std::string>(key);
+    if (name == "names") opening.names = nb::cast<std::string>(value);
+    if (name == "tag") opening.tag = nb::cast<std::string>(value);
+    if (name == "part") opening.part = nb::cast<std::string>(value);
+    if (name == "limit") opening.limit = nb::cast<std::string>(value);
+    if (name == "optimizer") opening.optimizer = nb::cast<std::string>(value);
+    if (name == "ignore_checksums") opening.ignore_checksums = nb::cast<bool>(value);
+  }
+  return opening;
+}
+
+Result<Model> open_path(const std::string& path, const command::Opening& opening) {
+  STELE_TRY_ASSIGN(const LoadOptions options, command::load_options(opening, 0));
+  STELE_TRY_ASSIGN(auto format, command::input_format(path, opening, options));
+  STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(*format, path, options));
+  if (!opening.part.empty()) {
+    STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
+  }
+  return Model(std::move(snapshot), std::move(format));
+}
+
+Result<Model> open_source(const SourcePtr& source, const command::Opening& opening) {
+  STELE_TRY_ASSIGN(const LoadOptions options, command::load_options(opening, 0));
+  STELE_TRY_ASSIGN(const Format* const format, format_of_content(*source));
+  STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(*format, source, options));
+  if (!opening.part.empty()) {
+    STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
+  }
+  return Model(std::move(snapshot), {std::shared_ptr<const Format>(), format});
+}
+
+Model open_any(nb::object input, const nb::dict& options) {
+  const command::Opening opening = opening_of(options);
+  if (PyUnicode_Check(input.ptr())) {
+    const auto path = nb::cast<std::string>(input);
+    return unwrap(without_gil([&] { return detail::guarded([&] { return open_path(path, opening); }); }));
+  }
+  const bool file = nb::hasattr(input, "seek") && nb::hasattr(input, "read");
+  const SourcePtr source =
+      file ? source_of_file(input, nb::cast<std::string>(nb::str(nb::getattr(input, "name", nb::str("file object")))))
+           : source_of(input);
+  return unwrap(without_gil([&] { return detail::guarded([&] { return open_source(source, opening); }); }));
+}
+
+nb::tuple shape_of(const LeafView& leaf) {
+  nb::list extents;
+  for (const Extent extent : leaf.shape()) extents.append(extent);
+  return nb::tuple(extents);
+}
+
+/// Returns {name: number of its leaf}, in the order of the file.
+nb::dict leaves(const Model& model) {
+  const auto names = unwrap(command::names_of(model.snapshot()));
+  nb::dict dict;
+  for (const command::Named& named : names) dict[text(named.name)] = named.leaf;
+  return dict;
+}
+
+/// Returns {path: value} of all that are no tensors.
+nb::dict values(const Model& model) {
+  nb::dict dict;
+  const auto nodes = model.snapshot().nodes();
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].kind == NodeKind::value)
+      dict[text(model.snapshot().path(i))] = to_python(model.snapshot().value(nodes[i]));
+    if (nodes[i].kind == NodeKind::none) dict[text(model.snapshot().path(i))] = nb::none();
+  }
+  return dict;
+}
+
+/// Returns the dtype, the shape and the number of bytes of a leaf.
+nb::tuple info(const Model& model, std::size_t leaf) {
+  const LeafView view = unwrap(model.snapshot().checked_leaf(leaf));
+  return nb::make_tuple(text(name(view.dtype())), shape_of(view), view.byte_size());
+}
+
+/// Returns true if an array of the Reader is not yet of its leaf's dtype.
+bool has_other_dtypes(const Model& model) {
+  for (std::size_t i = 0; i < model.snapshot().leaf_count(); ++i) {
+    const DType dtype = model.snapshot().leaf(i).dtype();
+    const bool plain = element_size(dtype) != 0 && dtype != DType::bf16 &&
+                       (dtype_class(dtype) != DTypeClass::floating || bits(dtype) > 8);
+    if (!plain) return true;
+  }
+  return false;
+}
+
+nb::object annotations(const Model& model, std::size_t leaf) {
+  const LeafView view = unwrap(model.snapshot().checked_leaf(leaf));
+  nb::dict dict;
+  if (view.annotations() != nullptr) {
+    for (const auto& [key, value] : *view.annotations()) dict[text(key)] = to_python(value);
+  }
+  return dict;
+}
+
+/// Returns the statistics of a leaf, or None if it has no numbers.
+nb::object stats(const Model& model, std::size_t leaf) {
+  static_cast<void>(unwrap(model.snapshot().checked_leaf(leaf)));
+  const auto all = unwrap(without_gil([&]() -> Result<std::vector<command::Statistics>> {
+    command::Terminal terminal({.quiet = true});
+    STELE_TRY_ASSIGN(const Snapshot numbers, command::with_numbers(model.snapshot()));
+    return command::statistics_of(numbers, {{"", static_cast<std::uint32_t>(leaf)}}, terminal);
+  }));
+  const command::Statistics& s = all.front();
+  if (s.count == 0) return nb::none();
+  nb::dict dict;
+  dict["count"] = s.count;
+  dict["min"] = s.finite() == 0 ? nb::object(nb::none()) : nb::float_(s.min);
+  dict["max"] = s.finite() == 0 ? nb::object(nb::none()) : nb::float_(s.max);
+  dict["mean"] = s.finite() == 0 ? nb::object(nb::none()) : nb::float_(s.mean);
+  dict["std"] = s.finite() == 0 ? nb::object(nb::none()) : nb::float_(s.deviation());
+  dict["norm"] = s.norm();
+  dict["zeros"] = s.zeros;
+  dict["nan"] = s.nans;
+  dict["inf"] = s.infinities;
+  return dict;
+}
+
+/// Returns the parts of a training checkpoint, or None if the file's format has none.
+nb::object checkpoint(const Model& model, const std::string& path, const nb::dict& options) {
+  const command::Opening opening = opening_of(options);
+  const auto found = unwrap(without_gil([&]() -> Result<std::optional<Checkpoint>> {
+    const CheckpointFormat* const format = command::as_checkpoints(*model.format());
+    if (format == nullptr) return std::optional<Checkpoint>();
+    STELE_TRY_ASSIGN(const LoadOptions load, command::load_options(opening, 0));
+    auto opened = open_checkpoint(*format, path, load);
+    if (opened) return std::optional<Checkpoint>(*std::move(opened));
+    if (opened.error().code() == Errc::not_found) return std::optional<Checkpoint>();
+    return std::move(opened).error();
+  }));
+  if (!found) return nb::none();
+  nb::dict dict;
+  dict["model"] = Model(found->parameters, model.format());
+  nb::dict optimizer;
+  for (const auto& [kind, state] : found->optimizer.kinds()) optimizer[text(kind)] = Model(state, model.format());
+  dict["optimizer"] = optimizer;
+  dict["training"] = found->training ? to_python(unwrap(parse_json(found->training->json()))) : nb::object(nb::none());
+  dict["graph"] = found->graph.has_value();
+  nb::list tags;
+  if (model.format()->name() == "archive") {
+    const auto all = unwrap(without_gil([&] { return archive_tags(path); }));
+    for (const std::string& tag : all) tags.append(text(tag));
+  }
+  dict["tags"] = tags;
+  dict["left_out"] = to_python(found->left_out);
+  return dict;
+}
+
+}  // namespace
+
+void bind_model(nb::module_& module) {
+  nb::class_<Model> model(module, "Model", nb::is_weak_referenceable());
+  model.def_prop_ro("format", &Model::format_name)
+      .def_prop_ro("metadata", [](const Model& m) { return to_python(m.snapshot().metadata()); })
+      .def_prop_ro("properties", [](const Model& m) { return to_python(m.snapshot().properties()); })
+      .def_prop_ro("nbytes", [](const Model& m) { return m.snapshot().byte_size(); })
+      .def("leaves", leaves)
+      .def("values", values)
+      .def("info", info, nb::arg("leaf"))
+      .def("annotations", annotations, nb::arg("leaf"))
+      .def("stats", stats, nb::arg("leaf"))
+      .def("checkpoint", checkpoint, nb::arg("path"), nb::arg("options"))
+      .def("has_other_dtypes", has_other_dtypes)
+      .def("left_out", [](const Model& m) { return m.snapshot().data()->left_out; });
+  bind_arrays(module, model);
+  module.def("open", open_any, nb::arg("input"), nb::arg("options"));
+  module.def("formats", [] {
+    nb::list list;
+    for (const Format* format : formats()) {
+      list.append(nb::make_tuple(text(format->name()), text(format->extension()), format->writes()));
+    }
+    return list;
+  });
+}
+
+}  // namespace stele::python

@@ -1,0 +1,104 @@
+"""Models in every format: opened lazily, saved in one step, converted, checked and compared.
+
+    >>> import stele
+    >>> with stele.open("model.safetensors") as file:
+    ...     weight = file["fc.weight"][:10]
+    >>> stele.save({"fc.weight": weight}, "part.gguf")
+
+The guide is docs/python.md of the project.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import transforms
+from ._commands import (
+    Difference,
+    Differences,
+    Verification,
+    convert,
+    diff,
+    export_onnx,
+    hash,  # noqa: A004
+    hashes,
+    import_onnx,
+    import_tensorflow,
+    merge,
+    repair,
+    report,
+    split,
+    verify,
+)
+from ._errors import (
+    Error,
+    ExistsError,
+    FormatError,
+    KeyNotFoundError,
+    MemoryLimitError,
+    NotFoundError,
+    OperatingSystemError,
+    Report,
+    Row,
+)
+from ._file import Checkpoint, File, Tensor, open  # noqa: A004
+from ._save import save
+from ._stele import __version__
+from .checkpoints import CheckpointManager
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointManager",
+    "Difference",
+    "Differences",
+    "Error",
+    "ExistsError",
+    "File",
+    "FormatError",
+    "KeyNotFoundError",
+    "MemoryLimitError",
+    "NotFoundError",
+    "OperatingSystemError",
+    "Report",
+    "Row",
+    "Tensor",
+    "Verification",
+    "__version__",
+    "convert",
+    "diff",
+    "export_onnx",
+    "formats",
+    "hash",
+    "hashes",
+    "import_onnx",
+    "import_tensorflow",
+    "merge",
+    "open",
+    "progress",
+    "repair",
+    "report",
+    "save",
+    "split",
+    "transforms",
+    "verify",
+]
+
+
+def formats() -> dict[str, str]:
+    """Returns ``{name: extension}`` of the formats that :func:`save` writes."""
+    from . import _stele
+
+    return {name: extension for name, extension, writes in _stele.formats() if writes}
+
+
+def progress(bar: Any) -> Any:
+    """Returns a progress function for a bar of tqdm: an object with ``total`` and ``update(n)``."""
+    seen = 0
+
+    def function(done: int, total: int) -> None:
+        nonlocal seen
+        bar.total = total
+        bar.update(done - seen)
+        seen = done
+
+    return function

@@ -1,0 +1,19 @@
+"""The command `stele`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from . import _stele
+
+
+def main() -> int:
+    """Runs the command with the arguments of this process."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    status, _ = _stele.run(["stele", *sys.argv[1:]], False)
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Dtypes: names of the library, and those of NumPy, ml_dtypes and torch."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+import numpy as np
+
+# Dtypes of NumPy itself, by the library's names.
+NUMPY = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u64": "uint64",
+    "u32": "uint32",
+    "u16": "uint16",
+    "u8": "uint8",
+    "bool": "bool",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+# Dtypes of ml_dtypes that are whole bytes.
+ML_DTYPES = {
+    "bf16": "bfloat16",
+    "f8_e4m3fn": "float8_e4m3fn",
+    "f8_e5m2": "float8_e5m2",
+    "f8_e8m0": "float8_e8m0fnu",
+    "f8_e4m3fnuz": "float8_e4m3fnuz",
+    "f8_e5m2fnuz": "float8_e5m2fnuz",
+}
+# Dtypes that a file packs, two in a byte; ml_dtypes has a byte for each.
+PACKED = {"i4": "int4", "u4": "uint4", "f4_e2m1": "float4_e2m1fn"}
+# Dtypes that a file packs, four in three bytes.
+PACKED_6 = {"f6_e2m3": "float6_e2m3fn", "f6_e3m2": "float6_e3m2fn"}
+TORCH = {
+    **{name: other for name, other in NUMPY.items() if name not in ("c64", "c128")},
+    "c64": "complex64",
+    "c128": "complex128",
+    **ML_DTYPES,
+}
+# The library's names by those of other programs.
+NAMES = {other: name for table in (TORCH, PACKED, PACKED_6) for name, other in table.items()}
+
+
+def is_torch(entry: Any) -> bool:
+    """Returns True for a torch tensor; never imports torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(entry, getattr(torch, "Tensor", ()))
+
+
+@functools.cache
+def ml_dtype(name: str) -> np.dtype[Any] | None:
+    """Returns a dtype of ml_dtypes, or None if the package is missing or too old for it."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    scalar = getattr(ml_dtypes, name, None)
+    return None if scalar is None else np.dtype(scalar)
+
+
+def view_as(array: np.ndarray[Any, Any], dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Returns an array of the raw elements of a dtype as an array of that dtype.
+
+    Without ml_dtypes, elements of dtypes that NumPy lacks stay raw, in a structured dtype with one field of the
+    dtype's name. Blocks do, always.
+    """
+    if dtype in NUMPY:
+        return array
+    if dtype in ML_DTYPES:
+        known = ml_dtype(ML_DTYPES[dtype])
+        return array.view(known if known is not None else np.dtype([(dtype, array.dtype)]))
+    if dtype in PACKED:
+        known = ml_dtype(PACKED[dtype])
+        if known is not None:
+            return _unpack_4(array, shape).view(known)
+    if dtype in PACKED_6:
+        known = ml_dtype(PACKED_6[dtype])
+        if known is not None:
+            return _unpack_6(array, shape).view(known)
+    return array.view(np.dtype([(dtype, "u1")]))
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count
+
+
+def _unpack_4(packed: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Unpacks 4-bit elements, the lower half of a byte first, to a byte each."""
+    out = np.empty(2 * packed.size, np.uint8)
+    out[0::2] = packed & 15
+    out[1::2] = packed >> 4
+    return out[: _count(shape)].reshape(shape)
+
+
+def _unpack_6(packed: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Unpacks 6-bit elements, the lowest bits of the bytes first, to a byte each."""
+    bits = np.unpackbits(packed, bitorder="little")
+    count = _count(shape)
+    rows = bits[: 6 * count].reshape(count, 6)
+    return np.packbits(rows, axis=1, bitorder="little").reshape(shape)
+
+
+def pack_4(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Packs elements of a byte each into 4 bits, the lower half of a byte first."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8) & 15
+    if flat.size % 2:
+        flat = np.append(flat, np.uint8(0))
+    return flat[0::2] | (flat[1::2] << 4)
+
+
+def pack_6(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Packs elements of a byte each into 6 bits, the lowest bits of the bytes first."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    bits = np.unpackbits(flat.reshape(-1, 1), axis=1, bitorder="little")[:, :6]
+    return np.packbits(bits.reshape(-1), bitorder="little")

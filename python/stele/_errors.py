@@ -1,0 +1,227 @@
+"""Errors and reports."""
+
+from __future__ import annotations
+
+import collections
+import errno
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+__all__ = [
+    "Error",
+    "ExistsError",
+    "FormatError",
+    "KeyNotFoundError",
+    "MemoryLimitError",
+    "NotFoundError",
+    "OperatingSystemError",
+    "Report",
+    "Row",
+]
+
+
+class Row(NamedTuple):
+    """A row of a report: what happened, to which name, with what detail."""
+
+    what: str
+    path: str
+    detail: str
+
+
+class Report(Sequence[Row]):
+    """The result of a save, load or verification, name by name.
+
+    ``what`` is one of ``applied``, ``converted``, ``missing``, ``unused``, ``mismatched``, ``tied``, ``copied``,
+    ``lost``, ``overflowed``, ``quantized``, ``unchecked``, ``constant``. ``str(report)`` has one line for each row.
+    """
+
+    def __init__(self, rows: Sequence[tuple[str, str, str]] = (), text: str = "") -> None:
+        self._rows = [Row(*row) for row in rows]
+        self._text = text
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self._rows[index]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def count(self, what: object) -> int:
+        """Returns the number of rows of a kind."""
+        return sum(row.what == what for row in self._rows)
+
+    def paths(self, what: str) -> list[str]:
+        """Returns the paths of the rows of a kind."""
+        return [row.path for row in self._rows if row.what == what]
+
+    def __str__(self) -> str:
+        return self._text or "\n".join(f"{r.what}: {r.path}" + (f": {r.detail}" if r.detail else "") for r in self._rows)
+
+    def __repr__(self) -> str:
+        counts = collections.Counter(row.what for row in self._rows)
+        return "<stele.Report: " + (", ".join(f"{n} {what}" for what, n in counts.items()) or "no rows") + ">"
+
+
+class Error(Exception):
+    """A failure, with its place.
+
+    Attributes:
+        code: the kind, a name of the library's enumeration ``Errc``: ``"checksum"``, ``"truncated"``, ...
+        message: one sentence.
+        path: the name of the parameter, or "".
+        file: the name of the file, or "".
+        expected, found: what the library expected, and what it found; "" if that says nothing.
+        offset: the offset in the file in bytes, or None.
+        hint: a remedy, or "".
+        report: the rows of a load up to its failure, or None.
+    """
+
+    code = ""
+    message = ""
+    path = ""
+    file = ""
+    expected = ""
+    found = ""
+    offset: int | None = None
+    hint = ""
+    report: Report | None = None
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        numbers = {"errno": self.errno, "filename": self.filename} if isinstance(self, OSError) else {}
+        return (type(self), self.args, {**self.__dict__, **numbers})
+
+
+class FormatError(Error, ValueError):
+    """The content of a file, or an argument, is not what it should be."""
+
+
+class NotFoundError(Error, FileNotFoundError):
+    """A file does not exist."""
+
+
+class KeyNotFoundError(Error, KeyError):
+    """A name does not exist in a file."""
+
+
+class OperatingSystemError(Error, OSError):
+    """The operating system failed."""
+
+
+class ExistsError(OperatingSystemError, FileExistsError):
+    """A file exists already."""
+
+
+class MemoryLimitError(Error, MemoryError):
+    """There is not enough memory."""
+
+
+_CLASSES: dict[str, type[Error]] = {
+    "io": OperatingSystemError,
+    "exists": ExistsError,
+    "no_space": OperatingSystemError,
+    "timed_out": OperatingSystemError,
+    "not_found": KeyNotFoundError,
+    "out_of_memory": MemoryLimitError,
+    "cancelled": Error,
+    "user_exception": Error,
+}
+_NUMBERS = {
+    "exists": errno.EEXIST,
+    "no_space": errno.ENOSPC,
+    "not_found": errno.ENOENT,
+    "timed_out": errno.ETIMEDOUT,
+}
+
+
+def make(
+    code: str,
+    message: str,
+    path: str = "",
+    file: str = "",
+    expected: str = "",
+    found: str = "",
+    hint: str = "",
+    offset: int | None = None,
+    report: Report | None = None,
+) -> Error:
+    """Returns the exception for an error of the library."""
+    kind = _CLASSES.get(code, FormatError)
+    if kind is KeyNotFoundError and not path:
+        kind = NotFoundError
+    message, hint = _spelled(message), _spelled_hint(hint)
+    expected, found = _replaced(expected), _replaced(found)
+    text = ": ".join(part for part in (code, path, message) if part)
+    if expected:
+        text += f": expected {expected}" + (f", found {found}" if found else "")
+    elif found:
+        text += f": found {found}"
+    if offset is not None:
+        text += f" at byte {offset}"
+    text += (f" ({file})" if file else "") + (f"; {hint}" if hint else "")
+    error = kind(text)
+    error.code, error.message, error.path, error.file = code, message, path, file
+    error.expected, error.found, error.hint, error.offset, error.report = expected, found, hint, offset, report
+    if isinstance(error, OSError):
+        error.errno, error.filename = _NUMBERS.get(code), file or None
+    return error
+
+
+# Names of the C++ library and of the command, and those of this module.
+_SPELLINGS = [
+    ("save with stele::mpi, or set SaveOptions::allow_loss", "set allow_loss"),
+    ("set LoadOptions::layout, or load into a type", "set names"),
+    ("set LoadOptions::layout, or load into an existing module", "set names"),
+    ("set SaveOptions::format", "set format"),
+    ("raise LoadOptions::limits.tensor_bytes and total_bytes", "set limit"),
+    ("raise LoadOptions::limits.total_bytes", "set limit"),
+    ("the tensors exceed LoadOptions::limits", "the tensors exceed the limit"),
+    ("set convert.allow_overflow in the options", "set allow_overflow"),
+    ("set ImportOptions::signature or ImportOptions::outputs", "set signature or outputs of stele.import_tensorflow"),
+    ("set ImportOptions::outputs", "set outputs"),
+    ("import_tensorflow() of stele/import.hpp reads", "stele.import_tensorflow() reads"),
+    ("save to another path, or set FileSinkOptions::allow_nonatomic", "choose another name"),
+    ("save to another path, set FileSinkOptions::allow_nonatomic, or define Format::may_replace", "choose another name"),
+    ("save elsewhere, or pass FileSinkOptions::allow_nonatomic", "choose another name"),
+    (", or raise max_name_bytes of GgufFormat", ""),
+    ("read a FIFO or device as a stream, with stele::spool", "open the bytes that it contains"),
+    ("pass it as standard input: - instead of the name", "open the bytes that it contains"),
+    ("pass --signature or --output to stele import", "set signature or outputs of stele.import_tensorflow"),
+    ("pass --output NAME to stele import", "set outputs"),
+    ("with --shape NAME=1,3,?", "with shapes={name: (1, 3, None)}"),
+    ("with stele import --mappings FILE", "with mappings"),
+    ("stele import reads", "stele.import_tensorflow() reads"),
+    ("see stele formats", "see stele.formats()"),
+    ("join them with stele merge", "join them with stele.merge"),
+    ("pass --precision f32, which makes floats of it, or --allow-loss", "set precision='f32', which makes floats of it, "
+     "or allow_loss"),
+    ("pass --precision f32", "set precision='f32'"),
+    ("the library has an option for this, the command has none", "the C++ library has an option for this"),
+]
+
+
+def _replaced(text: str) -> str:
+    for other, own in _SPELLINGS:
+        text = text.replace(other, own)
+    return text
+
+
+def _spelled(text: str) -> str:
+    """Replaces names of C++, and options of the command, by those of this module."""
+    text = _replaced(text)
+    text = re.sub(r"\b[A-Z]\w*(?:Options|Rules|Limits)::(\w+)", r"\1", text)
+    text = re.sub(r"\bsee stele (\w+) --help", r"see help(stele.\1)", text)
+    text = re.sub(r"\bpass --([a-z-]+)(?: [A-Z]+\b)?", r"set --\1", text)
+    text = re.sub(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_"), text)
+    return text.replace("stele::", "stele.")
+
+
+def _spelled_hint(hint: str) -> str:
+    """Returns a hint without names that only a C++ program can use; a file's names may have colons."""
+    text = _spelled(hint)
+    return text if "::" not in text or text.startswith("did you mean ") else "the C++ library has an option for this"

@@ -1,0 +1,587 @@
+"""Opened files: a mapping of names to lazy tensors."""
+
+from __future__ import annotations
+
+import html
+import math
+import operator
+import os
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _dtypes, _stele
+from ._errors import Error, KeyNotFoundError, make
+
+if TYPE_CHECKING:
+    import torch
+
+Progress = Callable[[int, int], "bool | None"]
+
+
+class Tensor:
+    """A tensor of an opened file. Its elements are read when they are asked for.
+
+    Attributes:
+        name: the name in the file.
+        dtype: the library's name of the dtype: ``"f32"``, ``"bf16"``, ``"i4"``, ``"q4_K"``, ...
+        shape: the extents, outermost first.
+        nbytes: the number of bytes in the file, uncompressed.
+    """
+
+    __slots__ = ("_file", "_leaf", "dtype", "name", "nbytes", "shape")
+
+    def __init__(self, file: File, name: str, leaf: int) -> None:
+        self._file = file
+        self._leaf = leaf
+        self.name = name
+        self.dtype: str
+        self.shape: tuple[int, ...]
+        self.nbytes: int
+        self.dtype, self.shape, self.nbytes = file._model.info(leaf)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """What the file says of this tensor besides dtype and shape: the quantization, for example."""
+        annotations: dict[str, Any] = self._file._model.annotations(self._leaf)
+        return annotations
+
+    def numpy(self, *, copy: bool = False, writable: bool = False) -> np.ndarray[Any, Any]:
+        """Returns the elements as a NumPy array.
+
+        The array is a read-only view of the mapped file where the file stores the elements as they are in memory, and
+        aligned; otherwise they are read. ``copy`` always reads. ``writable`` returns an array that can be changed: a
+        private mapping, whose changes do not reach the file. Views stay valid when the file is closed, but the file
+        must not be shortened meanwhile.
+
+        Elements of dtypes that NumPy lacks have those of ml_dtypes, if it is installed; otherwise they are raw, in a
+        structured dtype with one field, the dtype's name. Packed elements (i4, u4, f4, f6) get a byte each. Blocks
+        (``q4_K``) and strings are raw bytes: ``stele.transforms.dequantize`` makes numbers of blocks.
+
+        Errors: ``stele.FormatError`` with the code ``checksum`` if the file has a checksum that does not match; I/O.
+        """
+        return self._file._arrays([self], copy=copy, writable=writable)[0]
+
+    def torch(self, *, copy: bool = False) -> torch.Tensor:
+        """Returns the elements as a torch tensor on the CPU: a view of a private mapping of the file, or read."""
+        from . import torch as bridge
+
+        return bridge.tensor_of(self.numpy(copy=copy, writable=True), self.dtype)
+
+    def read_into(self, out: Any, *, progress: Progress | None = None) -> None:
+        """Reads the elements into an array, a torch tensor on the CPU or a buffer of this shape.
+
+        No other memory is needed if `out` is contiguous and has this dtype. Another dtype is converted like
+        ``numpy.copyto`` does. A buffer of bytes, or a one-dimensional array of uint8, with ``nbytes`` elements receives
+        the bytes as the file stores them.
+
+        Errors: ValueError if `out` has another shape or is read-only; TypeError if its dtype cannot hold the elements.
+        """
+        array = _array_to_fill(out)
+        raw = array.ndim == 1 and array.dtype == np.uint8 and array.nbytes == self.nbytes and array.flags.c_contiguous
+        if array.shape != self.shape and not raw:
+            raise ValueError(f"read_into: {self.name} has the shape {self.shape}, the array {array.shape}")
+        if raw and self.dtype in _dtypes.NUMPY and array is out and array.shape == self.shape:
+            raw = False  # numbers, not bytes
+        same = raw or (array.dtype.name == _numpy_name(self.dtype) and array.dtype.isnative)
+        if same and array.flags.c_contiguous:
+            self._file._reader.read_into(self._leaf, array.reshape(-1).view(np.uint8), progress)
+            return
+        np.copyto(array, self.numpy(), casting="same_kind")
+
+    def stats(self) -> dict[str, Any] | None:
+        """Returns count, min, max, mean, std, norm, zeros, nan and inf; None for a dtype without numbers."""
+        stats: dict[str, Any] | None = self._file._model.stats(self._leaf)
+        return stats
+
+    def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
+        """Reads a part: integers, slices (with any step) and an ellipsis, as in NumPy. Only the box around it is read.
+
+        With other indices of NumPy, and for packed elements, the whole tensor is read. A part is not checked against a
+        checksum, which covers the whole tensor.
+
+        Errors: IndexError; TypeError for blocks, strings, and without ml_dtypes for packed elements.
+        """
+        if self.dtype not in _WHOLE:
+            array = self.numpy()
+            if array.shape != self.shape:
+                raise TypeError(f"{self.name}: NumPy has no elements of {self.dtype} to index; numpy() returns the bytes")
+            return array[index]
+        if self._file._reader.viewable(self._leaf, True) or not _is_basic(index):
+            return self._file._arrays([self], trust=True)[0][index]
+        start, length, after = _box(index, self.shape)
+        part = self._file._reader.region(self._leaf, start, length)
+        return _dtypes.view_as(part, self.dtype, part.shape)[after]
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a tensor without axes")
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != np.dtype(dtype):
+            if copy is False:
+                raise ValueError("another dtype needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self.dtype in _dtypes.NUMPY:
+            return self.numpy(writable=True).__dlpack__(**options)
+        return self.torch().__dlpack__(**{k: v for k, v in options.items() if v is not None})
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __buffer__(self, flags: int) -> memoryview:
+        array = self.numpy()
+        return memoryview(array if self.dtype in _dtypes.NUMPY else array.reshape(-1).view(np.uint8))
+
+    def __repr__(self) -> str:
+        return f"<stele.Tensor {self.name!r}: {self.dtype} {list(self.shape)}>"
+
+
+# Dtypes whose elements are whole bytes.
+_WHOLE = frozenset(_dtypes.NUMPY) | frozenset(_dtypes.ML_DTYPES)
+
+
+def _numpy_name(dtype: str) -> str:
+    return _dtypes.NUMPY.get(dtype) or _dtypes.ML_DTYPES.get(dtype, "")
+
+
+def _array_to_fill(out: Any) -> np.ndarray[Any, Any]:
+    """Returns a writable array of the memory of `out`."""
+    if _dtypes.is_torch(out):
+        from . import torch as bridge
+
+        return bridge.array_of(out)
+    array = out if isinstance(out, np.ndarray) else np.asarray(memoryview(out))
+    if not array.flags.writeable:
+        raise ValueError("read_into: the memory is read-only")
+    return array
+
+
+def _is_basic(index: Any) -> bool:
+    """Returns True for integers, slices and ellipses, and tuples of them."""
+    return all(
+        part is Ellipsis or isinstance(part, (slice, int, np.integer)) and not isinstance(part, bool)
+        for part in (index if isinstance(index, tuple) else (index,))
+    )
+
+
+def _box(index: Any, shape: tuple[int, ...]) -> tuple[list[int], list[int], tuple[Any, ...]]:
+    """Returns the box around a basic index: starts, lengths, and the index into it."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    ellipses = parts.count(Ellipsis)
+    if ellipses > 1:
+        raise IndexError("an index can have only one ellipsis")
+    if len(parts) - ellipses > len(shape):
+        raise IndexError(f"too many indices: {len(parts) - ellipses} for a tensor with {len(shape)} axes")
+    at = parts.index(Ellipsis) if ellipses else len(parts)
+    parts[at : at + 1] = [slice(None)] * (len(shape) - len(parts) + ellipses)
+    start, length, after = [], [], []
+    for axis, (part, extent) in enumerate(zip(parts, shape)):
+        if isinstance(part, slice):
+            indices = range(extent)[part]
+            low, high = sorted((indices[0], indices[-1])) if indices else (0, -1)
+            start.append(low)
+            length.append(high + 1 - low)
+            after.append(slice(None, None, indices.step))
+            continue
+        number = operator.index(part)
+        if not -extent <= number < extent:
+            raise IndexError(f"index {number} is out of range for axis {axis} with {extent} elements")
+        start.append(number % extent)
+        length.append(1)
+        after.append(0)
+    return start, length, (*after, ...) if ellipses else tuple(after)
+
+
+class Checkpoint(Mapping[str, Any]):
+    """The parts of a training checkpoint beside the parameters.
+
+    Attributes:
+        optimizer: ``{kind: File}``, such as ``"exp_avg"``, with the names of the parameters.
+        training: the training configuration, as DL4J's JSON; None if there is none.
+        has_graph: True if the file has a computation graph.
+        tags: the tags of an archive.
+    """
+
+    def __init__(self, parts: dict[str, Any]) -> None:
+        self.optimizer: dict[str, File] = {kind: File(model) for kind, model in parts["optimizer"].items()}
+        self.training: dict[str, Any] | None = parts["training"]
+        self.has_graph: bool = parts["graph"]
+        self.tags: list[str] = parts["tags"]
+        self.left_out = parts["left_out"]
+        self._parts = {"optimizer": self.optimizer, "training": self.training, "tags": self.tags}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._parts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+
+class File(Mapping[str, Tensor]):
+    """An opened file: a mapping of names to lazy tensors. Made by :func:`stele.open` and :mod:`stele.transforms`.
+
+    Usable from several threads, and after a fork. A file that was opened by its path can be pickled: unpickling opens
+    the path again, and fails if the file has changed.
+
+    Attributes:
+        format: the name of the format: ``"safetensors"``, ``"pytorch"``, ...
+        metadata: the file's strings.
+        properties: the typed properties of GGUF files, or None.
+    """
+
+    def __init__(
+        self, model: Any, path: str | None = None, options: dict[str, Any] | None = None, keep: Any = None
+    ) -> None:
+        self._state: Any = model
+        self._reader_: Any = None
+        self._leaves: dict[str, int] | None = None
+        self._tensors: dict[str, Tensor] = {}
+        self._options = options or {}
+        self._keep = keep
+        self.path = path
+        self._absolute = None if path is None else os.path.abspath(path)
+        self._identity = _identity(path) if path is not None else None
+
+    @property
+    def _model(self) -> Any:
+        if self._state is None:
+            raise ValueError("the file is closed")
+        return self._state
+
+    @property
+    def _reader(self) -> Any:
+        if self._reader_ is None:
+            self._reader_ = _stele.Reader(self._model)
+        return self._reader_
+
+    def _index(self) -> dict[str, int]:
+        if self._leaves is None:
+            self._leaves = self._model.leaves()
+        return self._leaves
+
+    def _arrays(
+        self,
+        tensors: list[Tensor],
+        *,
+        copy: bool = False,
+        writable: bool = False,
+        trust: bool = False,
+        progress: Progress | None = None,
+    ) -> list[np.ndarray[Any, Any]]:
+        raw = self._reader.arrays([t._leaf for t in tensors], copy, writable, trust, progress)
+        return [_dtypes.view_as(array, t.dtype, t.shape) for array, t in zip(raw, tensors)]
+
+    # --- the mapping ---
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            leaf = self._index().get(name)
+            if leaf is None:
+                raise self._missing(name)
+            tensor = self._tensors[name] = Tensor(self, name, leaf)
+        elif self._state is None:
+            raise ValueError("the file is closed")
+        return tensor
+
+    def _missing(self, name: object) -> Error:
+        import difflib
+
+        similar = difflib.get_close_matches(str(name), list(self._index())[:2000], 1)
+        hint = f"did you mean {similar[0]}?" if similar else ""
+        error = make("not_found", "the file has no tensor of this name", str(name), self.path or "", hint=hint)
+        assert isinstance(error, KeyNotFoundError)
+        return error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index())
+
+    def __len__(self) -> int:
+        return len(self._index())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Returns the tensor of a name, or `default`."""
+        return self[name] if name in self else default
+
+    # --- what a file has besides tensors ---
+
+    @property
+    def format(self) -> str:
+        name: str = self._model.format
+        return name
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        metadata: dict[str, str] = self._model.metadata
+        return metadata
+
+    @property
+    def properties(self) -> Any:
+        return self._model.properties
+
+    @property
+    def values(self) -> _Values:  # type: ignore[override]
+        """What is in the file and is no tensor, by path: numbers, strings, lists. Also callable, like a mapping's
+        ``values()``, for the tensors."""
+        return _Values(self)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of all tensors."""
+        number: int = self._model.nbytes
+        return number
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """The tensors and values as nested dicts and lists: a dot in a name begins a level, and a level with only the
+        numbers from 0 on is a list."""
+        root: dict[str, Any] = {}
+        entries: list[tuple[str, Any]] = [*self.items(), *self._model.values().items()]
+        for name, entry in entries:
+            *levels, last = _split(name)
+            at = root
+            for level in levels:
+                below = at.setdefault(level, {})
+                at = below if isinstance(below, dict) else at.setdefault(level + ".", {})
+            at[last if last not in at else last + "."] = entry
+        tree = _lists(root)
+        return tree if isinstance(tree, dict) else root
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """Optimizer state, training configuration and tags, if the file's format has them; else None."""
+        if self._absolute is None:
+            return None
+        parts = self._model.checkpoint(self._absolute, self._options)
+        return None if parts is None else Checkpoint(parts)
+
+    # --- many at once ---
+
+    def numpy(
+        self, *, copy: bool = False, writable: bool = False, progress: Progress | None = None
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """Returns all tensors as NumPy arrays; see :meth:`Tensor.numpy`. Several threads read them."""
+        index = self._index()
+        raw = self._reader.arrays(list(index.values()), copy, writable, False, progress)
+        arrays = dict(zip(index, raw))
+        for name, leaf in index.items() if self._model.has_other_dtypes() else ():
+            dtype, shape, _ = self._model.info(leaf)
+            arrays[name] = _dtypes.view_as(arrays[name], dtype, shape)
+        return arrays
+
+    def torch(self, *, copy: bool = False, progress: Progress | None = None) -> dict[str, torch.Tensor]:
+        """Returns all tensors as torch tensors on the CPU."""
+        from . import torch as bridge
+
+        tensors = list(self.items())
+        arrays = self._arrays([t for _, t in tensors], copy=copy, writable=True, progress=progress)
+        return {name: bridge.tensor_of(array, t.dtype) for (name, t), array in zip(tensors, arrays)}
+
+    # --- life ---
+
+    def close(self) -> None:
+        """Closes the file. Arrays that were made from it stay valid."""
+        self._state = self._reader_ = self._leaves = self._keep = None
+        self._tensors = {}
+
+    def __enter__(self) -> File:
+        self._model  # raises if closed
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._model  # raises if closed
+        if self._absolute is None:
+            raise TypeError("only a file that was opened by its path can be pickled")
+        return (_reopen, (self._absolute, self._options, self._identity))
+
+    def __repr__(self) -> str:
+        if self._state is None:
+            return "<stele.File: closed>"
+        place = f" {self.path!r}" if self.path else ""
+        return f"<stele.File{place}: {self.format or 'in memory'}, {len(self)} tensors, {self.nbytes:,} bytes>"
+
+    def _repr_html_(self) -> str:
+        if self._state is None:
+            return html.escape(repr(self))
+        rows = []
+        for number, (name, tensor) in enumerate(self.items()):
+            if number == 50:
+                rows.append(f"<tr><td colspan=4>and {len(self) - number} more</td></tr>")
+                break
+            shape = " × ".join(map(str, tensor.shape)) or "1"
+            cells = (html.escape(name), html.escape(tensor.dtype), shape, f"{tensor.nbytes:,}")
+            rows.append("<tr><td style='text-align:left'>" + "</td><td>".join(cells) + "</td></tr>")
+        return (
+            f"<p><b>{html.escape(os.path.basename(self.path or '') or 'in memory')}</b> {html.escape(self.format)}, "
+            f"{len(self)} tensors, {self.nbytes:,} bytes</p>"
+            "<table><tr><th>name<th>dtype<th>shape<th>bytes</tr>" + "".join(rows) + "</table>"
+        )
+
+
+class _Values(Mapping[str, Any]):
+    """A file's plain values by path; a call returns the tensors, as a mapping's method does."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._values: dict[str, Any] = file._model.values()
+
+    def __call__(self) -> ValuesView[Tensor]:
+        return ValuesView(self._file)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+def _split(name: str) -> list[str]:
+    r"""Splits a path at its dots; `\.` is a dot in a name, `\\` a backslash, `\e` an empty segment."""
+    if "\\" not in name:
+        return name.split(".")
+    parts, part, escaped = [], "", False
+    for letter in name:
+        if escaped:
+            part += {"e": ""}.get(letter, letter)
+            escaped = False
+        elif letter == "\\":
+            escaped = True
+        elif letter == ".":
+            parts.append(part)
+            part = ""
+        else:
+            part += letter
+    return [*parts, part]
+
+
+def _lists(node: Any) -> Any:
+    if not isinstance(node, dict):
+        return node
+    entries = {key: _lists(below) for key, below in node.items()}
+    numbers = [str(i) for i in range(len(entries))]
+    return [entries[number] for number in numbers] if entries and entries.keys() == set(numbers) else entries
+
+
+_FLAGS = {"compress", "allow_loss", "allow_overflow", "overwrite", "dry_run", "ignore_checksums"}
+_NUMBERS = {"quantize", "threads"}
+_SIZES = {"limit", "shard"}
+
+
+def checked(function: str, **options: Any) -> dict[str, Any]:
+    """Returns the options of a function that are not None, in the types that _stele expects.
+
+    Raises:
+        TypeError, ValueError: an option has another type, or is negative.
+    """
+    result: dict[str, Any] = {}
+    for name, value in options.items():
+        if value is None:
+            continue
+        if name in _FLAGS:
+            result[name] = bool(value)
+        elif name == "names":
+            result[name] = os.fsdecode(value)
+        elif isinstance(value, str) and name not in _NUMBERS:
+            result[name] = value
+        elif (name in _NUMBERS or name in _SIZES) and hasattr(value, "__index__"):
+            number = operator.index(value)
+            if number < 0 or name in _NUMBERS and number >= 2**32:
+                raise ValueError(f"{function}: {name} is out of range: {number}")
+            result[name] = str(number) if name in _SIZES else number
+        else:
+            kind = "an int" if name in _NUMBERS else "a str"
+            raise TypeError(f"{function}: {name} is not {kind}, but {type(value).__name__}")
+    return result
+
+
+def _identity(path: str) -> list[tuple[str, int, int]] | None:
+    """Returns names, sizes and times of a file, or of all files in a folder."""
+    try:
+        files = [path]
+        if os.path.isdir(path):
+            files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+        statuses = [(os.path.relpath(file, path), os.stat(file)) for file in files]
+    except OSError:
+        return None
+    return [(name, status.st_size, status.st_mtime_ns) for name, status in statuses]
+
+
+def _reopen(path: str, options: dict[str, Any], identity: list[tuple[str, int, int]] | None) -> File:
+    if _identity(path) != identity:
+        raise make("io", "the file has changed since it was pickled", file=path)
+    return open(path, **options)
+
+
+def open(  # noqa: A001
+    source: Any,
+    *,
+    names: str | os.PathLike[str] | None = None,
+    tag: str | None = None,
+    part: str | None = None,
+    limit: str | int | None = None,
+    ignore_checksums: bool = False,
+) -> File:
+    """Opens a model file of any format. Tensors are read when they are asked for.
+
+    Args:
+        source: a path; or bytes, or any buffer; or a file object that can seek. A folder that is a model (a checkpoint
+            of TensorFlow, a set of shards) is one path.
+        names: the names for a file without names: a layout (.txt), a Paddle program, or a model.
+        tag: the tag of an archive to open; by default the newest.
+        part: opens only the part below this path, such as ``"model_state_dict"``.
+        limit: allows tensors of up to this size together, for example ``"5G"`` or a number of bytes, if they share
+            elements.
+        ignore_checksums: does not compare the checksums of a PyTorch file.
+
+    Raises:
+        NotFoundError: the file does not exist (also a FileNotFoundError).
+        FormatError: the content is not a model, or damaged (also a ValueError).
+        OperatingSystemError: the file cannot be read (also an OSError).
+    """
+    options = checked("open", names=names, tag=tag, part=part, limit=limit, ignore_checksums=ignore_checksums)
+    options = {name: value for name, value in options.items() if value}
+    if isinstance(source, (str, os.PathLike)):
+        path = os.fsdecode(source)
+        return File(_stele.open(path, options), path, options)
+    try:
+        view = memoryview(source)
+    except (TypeError, ValueError, BufferError):
+        if hasattr(source, "read") and hasattr(source, "seek"):
+            return File(_stele.open(source, options), None, options)
+        raise TypeError(f"open: not a path, a buffer or a file object: {type(source).__name__}") from None
+    if not view.c_contiguous:
+        raise ValueError("open: the buffer is not contiguous")
+    view = view.cast("B")
+    return File(_stele.open(view, options), None, options, keep=view)

@@ -1,0 +1,237 @@
+"""The steps of a training run in one folder: each is saved whole or not at all, and a run resumes from a step that
+verifies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _stele
+from ._errors import Report
+from ._file import File
+from ._save import model_of
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["CheckpointManager", "OpenedStep", "SavedStep", "StepInfo"]
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """A saved step: its number, folder, metrics, time (milliseconds since 1970), writer, format, bytes and state."""
+
+    step: int
+    folder: str
+    metrics: dict[str, float]
+    time_ms: int
+    library: str
+    format: str
+    bytes: int
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SavedStep:
+    """The result of a save; `removed`: the steps that the policy did not keep."""
+
+    info: StepInfo
+    report: Report
+    removed: list[int]
+
+
+@dataclass(frozen=True)
+class OpenedStep:
+    """An opened step. `optimizer`: ``{kind: File}``; `skipped`: newer steps that did not verify, and why."""
+
+    info: StepInfo
+    model: File
+    optimizer: dict[str, File]
+    skipped: list[tuple[int, str]]
+
+
+class CheckpointManager:
+    """Saves the steps of a training run into a folder, and finds the step to resume from.
+
+    The folder is the same as that of the C++ class of this name: either program resumes what the other saved. Only one
+    process may write to it.
+
+    Args:
+        folder: is created if it is missing.
+        format: of the parts, as ``"safetensors"`` or ``"stele"``.
+        keep: the policy, as ``{"latest": 3, "best": (2, "loss", "lower"), "every_steps": 1000}``; a step stays if one
+            of its rules keeps it. Without rules, all stay.
+        every: :meth:`due` selects the multiples of it.
+        max_bytes: the most that all steps may take; 0: no maximum.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        format: str = "stele",  # noqa: A002
+        keep: Mapping[str, Any] | None = None,
+        every: int = 1,
+        max_bytes: int = 0,
+    ) -> None:
+        rules = dict(keep or {})
+        unknown = set(rules) - {"latest", "best", "every_steps", "every_seconds"}
+        if unknown:
+            raise ValueError(f"keep: unknown rules: {', '.join(sorted(unknown))}")
+        if "best" in rules:
+            _check_direction(rules["best"][2])
+        self._manager = _stele.Manager(os.fsdecode(folder), format, rules, every, max_bytes)
+
+    def due(self, step: int) -> bool:
+        """Returns True if the step is to be saved."""
+        due: bool = self._manager.due(step)
+        return due
+
+    def save(
+        self,
+        step: int,
+        model: Any,
+        optimizer: Any = None,
+        *,
+        metrics: Mapping[str, float] | None = None,
+        state: Mapping[str, Any] | None = None,
+        background: bool = False,
+    ) -> SavedStep | None:
+        """Saves a step, and removes those that the policy does not keep.
+
+        Args:
+            model: a dict of tensors, or a torch module.
+            optimizer: a torch optimizer of that module's parameters, or ``{kind: {name: tensor}}``.
+            metrics: numbers for the policy, as ``{"loss": 0.5}``.
+            state: other state of the run, of plain values.
+            background: returns after all tensors are copied; :meth:`wait` returns the result.
+        """
+        extra = dict(state or {})
+        kinds: Mapping[str, Mapping[str, Any]] = {}
+        if optimizer is not None and not isinstance(optimizer, Mapping):
+            kinds, extra["torch_optimizer"] = _kinds_of(model, optimizer)
+        elif optimizer is not None:
+            kinds = optimizer
+        tensors, kept = model_of(model if isinstance(model, (Mapping, File)) else model.state_dict())
+        states = {kind: model_of(entries) for kind, entries in kinds.items()}
+        arguments = (step, tensors, {kind: entry[0] for kind, entry in states.items()}, dict(metrics or {}), extra)
+        if background:
+            self._manager.save_async(*arguments)
+            return None
+        saved = _saved(self._manager.save(*arguments))
+        del kept, states
+        return saved
+
+    def wait(self) -> list[SavedStep]:
+        """Waits for the background saves. Returns those that have finished since the last call."""
+        return [_saved(row) for row in self._manager.wait()]
+
+    def steps(self) -> list[StepInfo]:
+        """Returns the whole steps, sorted."""
+        return [StepInfo(**row) for row in self._manager.steps()]
+
+    def best(self, metric: str, better: str = "lower") -> StepInfo | None:
+        """Returns the best step by a metric. `better`: ``"lower"`` or ``"higher"``."""
+        _check_direction(better)
+        found = self._manager.best(metric, better)
+        return None if found is None else StepInfo(**found)
+
+    def verify(self, step: int) -> None:
+        """Compares the checksum of every file of a step; a difference is an error."""
+        self._manager.verify(step)
+
+    def remove(self, step: int) -> None:
+        """Removes a step."""
+        self._manager.remove(step)
+
+    def open(self, step: int | None = None) -> OpenedStep | None:
+        """Opens a step after verifying it; by default the newest that verifies. None: there is no step."""
+        found = self._manager.open(step)
+        if found is None:
+            return None
+        info, model, optimizer, skipped = found
+        return OpenedStep(StepInfo(**info), File(model), {k: File(m) for k, m in optimizer.items()}, skipped)
+
+    def resume(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> OpenedStep | None:
+        """Loads the newest step that verifies into a torch module and its optimizer. None: there is no step."""
+        opened = self.open()
+        if opened is None:
+            return None
+        from . import torch as bridge
+
+        bridge.load_model(model, opened.model)
+        if optimizer is not None:
+            _load_optimizer(model, optimizer, opened)
+        return opened
+
+
+def _saved(row: tuple[Any, ...]) -> SavedStep:
+    info, report, removed = row
+    return SavedStep(StepInfo(**info), report, removed)
+
+
+def _check_direction(better: str) -> None:
+    if better not in ("lower", "higher"):
+        raise ValueError(f"the better metric is 'lower' or 'higher', not {better!r}")
+
+
+def _names_of(model: torch.nn.Module) -> dict[int, str]:
+    return {id(parameter): name for name, parameter in model.named_parameters()}
+
+
+def _kinds_of(model: Any, optimizer: torch.optim.Optimizer) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """Returns an optimizer's arrays by kind and parameter, and its settings."""
+    names = _names_of(model)
+    if any(id(parameter) not in names for group in optimizer.param_groups for parameter in group["params"]):
+        raise ValueError("the optimizer has a parameter that is not in the model")
+    kinds: dict[str, dict[str, Any]] = {}
+    numbers: dict[str, dict[str, Any]] = {}
+    for parameter, state in optimizer.state.items():
+        name = names[id(parameter)]
+        for kind, value in state.items():
+            if hasattr(value, "shape"):
+                kinds.setdefault(kind, {})[name] = value
+            elif value is not None:
+                numbers.setdefault(kind, {})[name] = value
+    groups = []
+    for group in optimizer.param_groups:
+        settings = {key: _plain(value) for key, value in group.items() if key != "params"}
+        groups.append({"settings": settings, "params": [names[id(parameter)] for parameter in group["params"]]})
+    return kinds, {"class": type(optimizer).__name__, "groups": groups, "state": numbers}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):
+        return value.item()
+    return value
+
+
+def _load_optimizer(model: torch.nn.Module, optimizer: torch.optim.Optimizer, opened: OpenedStep) -> None:
+    saved = opened.info.state.get("torch_optimizer")
+    if saved is None:
+        raise ValueError(f"step {opened.info.step} has no state of a torch optimizer")
+    names = _names_of(model)
+    if len(saved["groups"]) != len(optimizer.param_groups):
+        raise ValueError(f"the step has {len(saved['groups'])} parameter groups, the optimizer {len(optimizer.param_groups)}")
+    numbers: dict[str, int] = {}
+    groups: list[dict[str, Any]] = []
+    for group, now in zip(saved["groups"], optimizer.param_groups):
+        here = [names[id(parameter)] for parameter in now["params"]]
+        if sorted(here) != sorted(group["params"]):
+            raise ValueError("the parameter groups of the step and of the optimizer have other parameters")
+        for name in here:
+            numbers.setdefault(name, len(numbers))
+        settings = {k: tuple(v) if isinstance(v, list) else v for k, v in group["settings"].items()}
+        groups.append({**settings, "params": [numbers[name] for name in here]})
+    state: dict[int, dict[str, Any]] = {}
+    for kind, file in opened.optimizer.items():
+        for name, tensor in file.items():
+            state.setdefault(numbers[name], {})[kind] = tensor.torch(copy=True)
+    for kind, values in saved["state"].items():
+        for name, value in values.items():
+            state.setdefault(numbers[name], {})[kind] = value
+    optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -1,0 +1,149 @@
+"""Torch tensors and modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch as _torch
+
+from . import _dtypes
+from ._errors import Report
+from ._file import File, Progress, open  # noqa: A004
+from ._save import save
+
+__all__ = ["load_file", "load_model", "save_file", "save_model"]
+
+_DTYPES = {
+    getattr(_torch, other): name for name, other in _dtypes.TORCH.items() if hasattr(_torch, other)
+}
+_BY_NAME = {name: dtype for dtype, name in _DTYPES.items()}
+
+
+def tensor_of(array: np.ndarray[Any, Any], dtype: str) -> _torch.Tensor:
+    """Returns a torch tensor with an array's memory; `dtype` is the library's name."""
+    wanted = _BY_NAME.get(dtype)
+    if dtype in _dtypes.NUMPY and wanted is not None:
+        if not array.flags.writeable:
+            array = array.copy()
+        return _torch.from_numpy(array)
+    if dtype in _dtypes.ML_DTYPES and wanted is not None:
+        raw = array.view(np.uint16 if dtype == "bf16" else np.uint8)
+        if not raw.flags.writeable:
+            raw = raw.copy()
+        return _torch.from_numpy(raw).view(wanted)
+    if dtype in _dtypes.PACKED or dtype in _dtypes.PACKED_6:
+        raise TypeError(f"torch has no dtype for {dtype}; numpy() has")
+    return _torch.from_numpy(array.view(np.uint8) if array.flags.writeable else array.view(np.uint8).copy())
+
+
+def describe(
+    tensor: _torch.Tensor, name: str
+) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int, Any, tuple[Any, ...] | None]:
+    """Returns dtype, shape, strides in bytes (None: contiguous), address, owner, and what equals for shared tensors."""
+    tensor = tensor.detach()
+    if tensor.layout is not _torch.strided:
+        raise TypeError(f"{name}: a sparse tensor cannot be saved; use .to_dense()")
+    dtype = _DTYPES.get(tensor.dtype)
+    if dtype is None:
+        raise TypeError(f"{name}: no format has the dtype {tensor.dtype}")
+    if tensor.device.type == "meta":
+        raise TypeError(f"{name}: a tensor on the device meta has no elements")
+    shared: tuple[Any, ...] | None = None
+    if tensor.numel() and tensor.device.type == "cpu":
+        shared = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
+    elif tensor.numel():
+        shared = (str(tensor.device), tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    tensor = tensor.resolve_conj().resolve_neg()
+    if tensor.device.type != "cpu":
+        tensor = tensor.cpu()
+    size = tensor.element_size()
+    strides = None if tensor.is_contiguous() else tuple(stride * size for stride in tensor.stride())
+    return dtype, tuple(tensor.shape), strides, tensor.data_ptr(), tensor, shared
+
+
+def array_of(tensor: _torch.Tensor) -> np.ndarray[Any, Any]:
+    """Returns a writable array of a CPU tensor's memory."""
+    if tensor.device.type != "cpu":
+        raise ValueError("read_into: the tensor must be on the CPU")
+    tensor = tensor.detach()
+    name = _DTYPES.get(tensor.dtype)
+    if name in _dtypes.ML_DTYPES:
+        raw = tensor.view(_torch.uint16 if tensor.element_size() == 2 else _torch.uint8).numpy()
+        return _dtypes.view_as(raw, name, tuple(tensor.shape))
+    array: np.ndarray[Any, Any] = tensor.numpy()
+    return array
+
+
+def save_file(tensors: Mapping[str, Any], path: Any, **options: Any) -> Report:
+    """Saves a dict of tensors; `options` are those of :func:`stele.save`."""
+    report: Report = save(tensors, path, **options)
+    return report
+
+
+def load_file(path: Any, device: Any = "cpu", **options: Any) -> dict[str, _torch.Tensor]:
+    """Loads all tensors of a file; `options` are those of :func:`stele.open`."""
+    with open(path, **options) as file:
+        tensors = file.torch()
+    return tensors if str(device) == "cpu" else {name: tensor.to(device) for name, tensor in tensors.items()}
+
+
+def save_model(model: _torch.nn.Module, path: Any, **options: Any) -> Report:
+    """Saves the parameters and buffers of a module under PyTorch's names. Tensors under several names are saved once,
+    where the format has ties, and under each name where it does not."""
+    report: Report = save(model.state_dict(), path, **options)
+    return report
+
+
+def load_model(
+    model: _torch.nn.Module,
+    path: Any,
+    strict: bool = True,
+    *,
+    device: Any = None,
+    assign: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> tuple[list[str], list[str]]:
+    """Loads a module's parameters and buffers, by PyTorch's names, straight into their memory.
+
+    All names, shapes and dtypes are compared before the first tensor changes.
+
+    Args:
+        strict: missing or unexpected names are an error (RuntimeError), as in ``load_state_dict``.
+        device: where tensors are made with `assign`.
+        assign: replaces the parameters, like ``load_state_dict(assign=True)``: for modules on the device meta.
+
+    Returns:
+        The missing and the unexpected names.
+    """
+    file = path if isinstance(path, File) else open(path, **options)
+    state = model.state_dict()
+    missing = [name for name in state if name not in file]
+    unexpected = [name for name in file if name not in state]
+    problems = [
+        f"{name}: the file has the shape {list(file[name].shape)}, the module {list(tensor.shape)}"
+        for name, tensor in state.items()
+        if name in file and tuple(tensor.shape) != file[name].shape
+    ]
+    if strict and (missing or unexpected):
+        if missing:
+            problems.append("missing: " + ", ".join(missing))
+        if unexpected:
+            problems.append("unexpected: " + ", ".join(unexpected))
+    if problems:
+        raise RuntimeError(f"load_model: {type(model).__name__} and the file differ:\n  " + "\n  ".join(problems))
+    present = [name for name in state if name in file]
+    if assign:
+        tensors = {name: file[name].torch(copy=True) for name in present}
+        model.load_state_dict({n: t.to(device) if device else t for n, t in tensors.items()}, strict=False, assign=True)
+        return missing, unexpected
+    with _torch.no_grad():
+        for name in present:
+            target = state[name]
+            if target.device.type == "cpu" and target.is_contiguous() and _DTYPES.get(target.dtype) == file[name].dtype:
+                file[name].read_into(target, progress=progress)
+            else:
+                target.copy_(file[name].torch())
+    return missing, unexpected
