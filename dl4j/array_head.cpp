@@ -13,7 +13,8 @@ std::string array_head(DType dtype, std::span<const Extent> shape, std::uint64_t
   flatbuffers::FlatBufferBuilder to(512);
   std::uint64_t content = 0;
   to.Finish(make_array(to, dtype, shape, stand_in, &content));
-  std::string head(reinterpret_cast<const char*>(to.GetBufferPointer()), to.GetSize() - content);
+  std::string head(reinterpret_cast<const char*>(to.GetBufferPointer()),
+                   static_cast<std::size_t>(to.GetSize() - content));
   store_le(reinterpret_cast<std::byte*>(head.data() + head.size() - 4), static_cast<std::uint32_t>(size));
   return head;
 }

@@ -65,8 +65,8 @@ bool is_shape_info(const Longs& shape) {
   if (n < 4) return false;
   const std::int64_t rank = number_at(shape, 0);
   if (rank < 0 || static_cast<std::uint64_t>(rank) > n || n != 2 * static_cast<std::uint64_t>(rank) + 4) return false;
-  const std::int64_t order = number_at(shape, n - 1);
-  return (order == 'c' || order == 'f') && of_flags(number_at(shape, n - 3)) != nullptr;
+  const std::int64_t order = number_at(shape, static_cast<std::size_t>(n - 1));
+  return (order == 'c' || order == 'f') && of_flags(number_at(shape, static_cast<std::size_t>(n - 3))) != nullptr;
 }
 
 /// Returns the axes from the largest stride to the smallest; empty if they are already in that order. ND4J stores

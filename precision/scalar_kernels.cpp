@@ -62,7 +62,7 @@ std::uint32_t odd_f32_from_f64(std::uint64_t u, bool&) {
 template <DType kFrom>
 constexpr std::array<std::uint32_t, 256> f32_of_all_codes() noexcept {
   std::array<std::uint32_t, 256> table{};
-  for (std::uint64_t code = 0; code < 256; ++code) {
+  for (std::size_t code = 0; code < table.size(); ++code) {
     table[code] =
         static_cast<std::uint32_t>(encode_float(layout_of(DType::f32), decode_float(layout_of(kFrom), code)).bits);
   }

@@ -1,6 +1,8 @@
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <stele/config.hpp>
 
+#include <cfloat>  // DBL_EPSILON, which doctest does not include
+//
 #include <doctest/doctest.h>
 
 #include <string>

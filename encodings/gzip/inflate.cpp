@@ -141,7 +141,7 @@ Status Inflater::feed() {
   if (const auto all = source_.view(); !all.empty()) {
     from = all.data() + at;
   } else {
-    if (input_.empty()) input_ = Bytes(std::min<std::uint64_t>(data_.compressed, input_size));
+    if (input_.empty()) input_ = Bytes(static_cast<std::size_t>(std::min<std::uint64_t>(data_.compressed, input_size)));
     STELE_TRY(source_.read_at(at, input_.span().first(n)));
     from = input_.data();
   }

@@ -249,7 +249,8 @@ Result<std::span<const std::byte>> header_of(const Source& source, std::uint64_t
         .found(std::to_string(size));
   };
   STELE_TRY(want(std::min<std::uint64_t>(size, wide_begin)));
-  const std::string_view begin = text_of(known).substr(0, std::min<std::uint64_t>(size, magic.size()));
+  const std::string_view begin =
+      text_of(known).substr(0, static_cast<std::size_t>(std::min<std::uint64_t>(size, magic.size())));
   if (begin != magic.substr(0, begin.size())) {
     return Error(Errc::bad_magic, "the data is not a NumPy array").offset(0).expected("93 'NUMPY'");
   }

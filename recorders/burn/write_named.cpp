@@ -178,7 +178,7 @@ class NamedWriter final : public RecordWriter {
   }
   Status constant(const Field& field) {
     const bool list = field.is_list(era_);
-    if (list) STELE_TRY(out_.begin_list(field.length));
+    if (list) STELE_TRY(out_.begin_list(static_cast<std::size_t>(field.length)));
     for (std::uint64_t i = 0; i < (list ? field.length : 1); ++i) {
       if (field.variant) {
         STELE_TRY(out_.begin_map(1));

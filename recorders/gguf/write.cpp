@@ -214,7 +214,7 @@ Status GgufFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   for (std::size_t i = 0; i < ordered.leaf_count(); ++i) {
     const LeafView leaf = ordered.leaf(i);
     STELE_TRY(gather.leaf(leaf, context));
-    STELE_TRY(gather.zeros(aligned(leaf.byte_size()) - leaf.byte_size()));
+    STELE_TRY(gather.zeros(static_cast<std::size_t>(aligned(leaf.byte_size()) - leaf.byte_size())));
   }
   return gather.flush();
 }

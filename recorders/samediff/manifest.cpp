@@ -142,8 +142,8 @@ class Parser {
   Result<Handle*> reference(Kind kind, const char* expected) {
     STELE_TRY_ASSIGN(const std::uint64_t found, number(4));
     const std::uint64_t index = found - kFirstHandle;  // wraps to a large number if it is too small
-    if (index >= handles_.size() || handles_[index].kind != kind) return malformed(expected);
-    return &handles_[index];
+    if (index >= handles_.size() || handles_[static_cast<std::size_t>(index)].kind != kind) return malformed(expected);
+    return &handles_[static_cast<std::size_t>(index)];
   }
   // Reads a string and returns its handle.
   Result<Handle*> string() {
@@ -341,9 +341,10 @@ class Out {
   }
   void object(Class type) { byte(kObject), descriptor(type), handle(); }
   void integer(std::uint64_t value) {
-    if (value < shared_.size() && shared_[value] != 0) return reference(shared_[value]);
+    std::uint32_t* const shared = value < shared_.size() ? &shared_[static_cast<std::size_t>(value)] : nullptr;
+    if (shared != nullptr && *shared != 0) return reference(*shared);
     object(Class::long_);
-    if (value < shared_.size()) shared_[value] = next_ - 1;
+    if (shared != nullptr) *shared = next_ - 1;
     number(value, 8);
   }
   std::string take() { return std::move(out_); }

@@ -29,8 +29,8 @@ constexpr Tables tables = [] {
 }();
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) std::uint32_t by_machine(std::uint32_t crc, const unsigned char* at,
-                                                           std::size_t size) {
+__attribute__((target("sse4.2,crc32"))) std::uint32_t by_machine(std::uint32_t crc, const unsigned char* at,
+                                                                 std::size_t size) {
   const auto word = [](const unsigned char* from) {
     std::uint64_t w = 0;
     std::memcpy(&w, from, sizeof w);

@@ -20,7 +20,7 @@ std::vector<std::uint32_t> order_by_name(std::uint32_t count, Name name) {
     std::uint64_t head, next;
     std::uint32_t i;
   };
-  static_assert(sizeof(Key) == name_order_memory);
+  static_assert(sizeof(Key) <= name_order_memory);
   std::size_t alike = count != 0 ? name(0).size() : 0;
   for (std::uint32_t i = 1; i < count; ++i) {
     const std::string_view first = name(0).substr(0, alike);

@@ -26,7 +26,7 @@ struct PrecisionStep {
 Status converted_read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
                       ReadContext& context) {
   const auto& step = *static_cast<const PrecisionStep*>(at);
-  const LeafView base = step.base.leaf(number);
+  const LeafView base = step.base.leaf(static_cast<std::size_t>(number));
   const DType from = base.dtype();
   const DType to = step.to[static_cast<std::size_t>(number)];
   const std::size_t in_size = element_size(from);
@@ -42,17 +42,17 @@ Status converted_read(const void* at, std::uint64_t number, std::uint64_t offset
     overflowed += outcome.overflowed;
     done += n * out_size;
   }
-  if (step.overflowed != nullptr && offset == 0) step.overflowed[number] = 0;
-  if (overflowed != 0) step.overflowed[number] += overflowed;
+  if (step.overflowed != nullptr && offset == 0) step.overflowed[static_cast<std::size_t>(number)] = 0;
+  if (overflowed != 0) step.overflowed[static_cast<std::size_t>(number)] += overflowed;
   return {};
 }
 
 Status converted_stream(const void* at, std::uint64_t number, std::uint64_t, PieceSink& sink, ReadContext& context) {
   const auto& step = *static_cast<const PrecisionStep*>(at);
-  const LeafView base = step.base.leaf(number);
+  const LeafView base = step.base.leaf(static_cast<std::size_t>(number));
   ConvertingSink converting(base.dtype(), step.to[static_cast<std::size_t>(number)], step.rules, sink, context);
   Status status = base.stream(converting, context);
-  if (step.overflowed != nullptr) step.overflowed[number] = converting.overflowed();
+  if (step.overflowed != nullptr) step.overflowed[static_cast<std::size_t>(number)] = converting.overflowed();
   return status;
 }
 
@@ -63,7 +63,7 @@ constexpr LeafOps precision_ops{.read = converted_read, .stream = converted_stre
 std::uint64_t overflowed(const LeafView& leaf) noexcept {
   if (leaf.provider().ops != &precision_ops) return 0;
   const auto& step = *static_cast<const PrecisionStep*>(leaf.provider().at);
-  return step.overflowed != nullptr ? step.overflowed[leaf.provider().number].load() : 0;
+  return step.overflowed != nullptr ? step.overflowed[static_cast<std::size_t>(leaf.provider().number)].load() : 0;
 }
 
 Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules) {

@@ -89,7 +89,8 @@ void check_precision(const AnyRecorder& native) {
     CHECK(there->dtype() == to);
     std::string expected(static_cast<std::size_t>(leaf.size()) * element_size(to), '\0');
     const auto outcome =
-        convert(leaf.dtype(), leaf.view().data(), to, std::as_writable_bytes(std::span(expected)).data(), leaf.size());
+        convert(leaf.dtype(), leaf.view().data(), to, std::as_writable_bytes(std::span(expected)).data(),
+                static_cast<std::size_t>(leaf.size()));
     REQUIRE(outcome.status == ConvertStatus::ok);
     const auto found = content(*there);
     REQUIRE_MESSAGE(found, why(found));

@@ -60,7 +60,7 @@ TEST_CASE("zip: files of other programs") {
         CHECK(entry->name == name);
         const auto part = directory.open(*entry);
         REQUIRE_MESSAGE(part, part.error().to_string());
-        std::string back((*part)->size(), '\0');
+        std::string back(static_cast<std::size_t>((*part)->size()), '\0');
         CHECK((*part)->read_at(0, std::as_writable_bytes(std::span(back))));
         CHECK(back == text);
         CHECK((*part)->view().empty() == (entry->method == zip::deflated || source->view().empty() || text.empty()));

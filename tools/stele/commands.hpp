@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <stele/transforms/pytorch.hpp>
+
 #include "graphs.hpp"
 #include "model.hpp"
 #include "terminal.hpp"
@@ -45,6 +47,9 @@ struct Convert {
 };
 Result<int> convert(const Convert& options, Terminal& terminal);
 
+/// Returns rules for the classes whose weights PyTorch has transposed, or under other names; those of Burn and of most
+/// C++ libraries.
+std::vector<pytorch::LayerRule> pytorch_rules();
 /// A file to write and how.
 struct Destination {
   std::shared_ptr<const Format> format;

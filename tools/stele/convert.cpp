@@ -22,6 +22,14 @@ namespace stele::command {
 
 namespace {}  // namespace
 
+std::vector<pytorch::LayerRule> pytorch_rules() {
+  std::vector<pytorch::LayerRule> rules{pytorch::linear_in_out("Linear")};
+  for (const char* type : {"BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RmsNorm"}) {
+    rules.push_back(pytorch::norm_gamma_beta(type));
+  }
+  return rules;
+}
+
 Result<Destination> destination(const Convert& options) {
   if (!options.shard.empty()) {
     STELE_TRY_ASSIGN(const std::uint64_t bytes, parse_size(options.shard));
@@ -90,15 +98,6 @@ Result<std::vector<std::string>> idle_rules(const Snapshot& snapshot, const std:
     if (without && *without == all) notes.push_back("--rename " + safe(rules[i].pattern) + " changes no name");
   }
   return notes;
-}
-
-/// The classes whose weights PyTorch has transposed, or under other names; those of Burn and of most C++ libraries.
-std::vector<pytorch::LayerRule> pytorch_rules() {
-  std::vector<pytorch::LayerRule> rules{pytorch::linear_in_out("Linear")};
-  for (const char* type : {"BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RmsNorm"}) {
-    rules.push_back(pytorch::norm_gamma_beta(type));
-  }
-  return rules;
 }
 
 /// Applies names, choice and axes. Optimizer state, which has the names of the parameters, takes the same changes, but

@@ -24,7 +24,7 @@ Array counted(DType dtype, std::vector<Extent> shape, const std::vector<T>& numb
   return {dtype, std::move(shape), bytes_of_numbers(numbers)};
 }
 Array counted(std::vector<Extent> shape) {
-  std::vector<float> numbers(*element_count(shape));
+  std::vector<float> numbers(static_cast<std::size_t>(*element_count(shape)));
   for (std::size_t k = 0; k < numbers.size(); ++k) numbers[k] = static_cast<float>(k) - 2;
   return floats(std::move(shape), numbers);
 }

@@ -127,7 +127,7 @@ std::string with_memory(std::uint64_t most, F f) {
   return in_child([&]() -> std::string {
     if (!sanitizers) {
       const std::uint64_t limit = address_space() + most;
-      const rlimit address{limit, limit};
+      const rlimit address{static_cast<rlim_t>(limit), static_cast<rlim_t>(limit)};
       if (::setrlimit(RLIMIT_AS, &address) != 0) return "no limit";
     }
     return f();

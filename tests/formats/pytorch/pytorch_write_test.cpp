@@ -22,7 +22,7 @@ struct Tiny {
 Tiny tiny(float first = 1) {
   Tiny t;
   t.encoder = t.decoder = std::make_shared<Linear>(3, 2, first);
-  t.steps = Tensor<std::int64_t, 0>(std::array<std::size_t, 0>{});
+  t.steps = Tensor<std::int64_t, 0>(std::array<stele::Extent, 0>{});
   *t.steps.data() = 1LL << 40;
   t.mask = Tensor<bool, 1>({3}, {true, false, true});
   return t;

@@ -31,8 +31,8 @@ struct Mixed {
   Tensor<double, 1> doubles;
   Tensor<stele::bfloat16, 1> halves;
   Tensor<std::uint8_t, 1> noise;
-  Tensor<std::int32_t, 2> small{std::array<std::size_t, 2>{2, 2}};
-  Tensor<bool, 1> none{std::array<std::size_t, 1>{0}};
+  Tensor<std::int32_t, 2> small{std::array<stele::Extent, 2>{2, 2}};
+  Tensor<bool, 1> none{std::array<stele::Extent, 1>{0}};
   STELE_MODULE(Mixed, large, doubles, halves, noise, small, none)
 };
 

@@ -173,11 +173,12 @@ struct stele::tensor_traits<Padded> {
   using element = float;
   static constexpr int rank = 2;
   static Shape shape(const Padded&) { return {2, 3}; }
+  static std::size_t place(std::uint64_t i) { return static_cast<std::size_t>(i / 3 * 4 + i % 3); }
   static void read(const Padded& t, std::uint64_t first, std::span<float> out) {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = t.memory[(first + i) / 3 * 4 + (first + i) % 3];
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = t.memory[place(first + i)];
   }
   static void write(Padded& t, std::uint64_t first, std::span<const float> in) {
-    for (std::size_t i = 0; i < in.size(); ++i) t.memory[(first + i) / 3 * 4 + (first + i) % 3] = in[i];
+    for (std::size_t i = 0; i < in.size(); ++i) t.memory[place(first + i)] = in[i];
   }
 };
 template <>
