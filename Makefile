@@ -36,6 +36,9 @@
 #   make macos                library, command, examples and tests for macOS on Arm and Intel, by zig: compiled and linked only
 #   make zig TARGET=x86_64-linux-musl  builds and runs them with another C library: TARGETs are in tools/zig.sh
 #   make windows              tests and the command for Windows, by MinGW, under Wine (installs both; builds the libraries)
+#   make python               build the Python module and run its tests (Python packages in build/python/venv; TORCH=1: also
+#                             with PyTorch, 6 GB); python-asan: the same with sanitizers; bench-python: its speed beside safetensors and PyTorch
+#   make wheel                the module as a wheel and as sources, in build/wheel
 #   make module               `import stele;` by clang-19 (installs it; CMake 4 and Ninja from PyPI in build/module/venv)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
 #   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/generated/onnx-operators.md (TORCH=1: PyTorch's, too;
@@ -68,7 +71,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows macos zig libcxx module interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows macos zig libcxx module python python-asan bench-python wheel interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -242,6 +245,33 @@ windows: deps
 	tools/cross_deps.sh windows
 	$(call build,windows,stele_tests stele_command)
 	tests/windows/run.sh build/windows
+
+# The module is in the preset release, whose objects it shares.
+build/python/venv/installed: tests/python/requirements.txt $(if $(TORCH),tests/python/torch.txt)
+	$(call venv,,$(addprefix -r ,$^))
+define build_python
+	@tools/deps.sh python
+	$(call build,release -D STELE_PYTHON=ON -D Python_EXECUTABLE=$(CURDIR)/build/python/venv/bin/python,_stele _stele_types)
+endef
+python: deps build/python/venv/installed
+	$(build_python)
+	cd tests/python && PYTHONPATH=$(CURDIR)/build/release/python $(CURDIR)/build/python/venv/bin/python -m pytest -q
+
+build/wheel/venv/installed: tests/python/wheel.txt
+	$(venv)
+python-asan: deps build/python/venv/installed
+	@tools/deps.sh python
+	$(call build,asan-ubsan -D STELE_PYTHON=ON -D Python_EXECUTABLE=$(CURDIR)/build/python/venv/bin/python,_stele)
+	cd tests/python && PYTHONPATH=$(CURDIR)/build/asan-ubsan/python PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
+	    LD_PRELOAD=$$(clang-14 -print-file-name=libclang_rt.asan-x86_64.so) \
+	    $(CURDIR)/build/python/venv/bin/python -m pytest -q
+bench-python: TORCH = 1
+bench-python: deps build/python/venv/installed
+	$(build_python)
+	PYTHONPATH=$(CURDIR)/build/release/python build/python/venv/bin/python benchmarks/python.py build/bench/python --write docs/python.md
+wheel: deps build/wheel/venv/installed
+	@tools/deps.sh python
+	tools/wheel.sh $(JOBS)
 
 # Modules need a newer CMake than Debian's.
 build/module/venv/installed: tests/module/requirements.txt

@@ -11,6 +11,7 @@
 #   tools/deps.sh browser     packages of `make report-test`
 #   tools/deps.sh foreign     additional packages of `make foreign`
 #   tools/deps.sh libcxx      additional packages of `make libcxx`
+#   tools/deps.sh python      additional packages of `make python` and `make wheel`
 #   tools/deps.sh module      additional packages of `make module`
 #   tools/deps.sh abi         additional packages of `tools/abi.sh`
 #   tools/deps.sh packages    additional packages of `make packages`

@@ -42,6 +42,7 @@ EOF
 fi
 
 cmake --preset dev -B "$folder/build" -D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/foreign.cmake" -D STELE_TRIPLET="$triplet" \
+  -D CMAKE_CXX_COMPILER="$triplet-g++" \
   -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF -D CMAKE_DISABLE_FIND_PACKAGE_Protobuf=ON \
   -D STELE_TEST_FILES="$(IFS=';' && echo "${tests[*]}")"
 cmake --build "$folder/build" -j "$jobs" --target stele_tests

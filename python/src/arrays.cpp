@@ -58,10 +58,18 @@ std::size_t alignment_of(DType dtype) noexcept {
   return dtype_class(dtype) == DTypeClass::complex ? size / 2 : size;
 }
 
+/// The most axes of an array of NumPy 2.
+constexpr std::size_t max_axes = 64;
+
+void check_axes(std::size_t axes) {
+  if (axes > max_axes) throw nb::value_error("NumPy has arrays of at most 64 axes");
+}
+
 nb::object array_of(std::byte* data, const LeafView& leaf, nb::handle owner, bool writable) {
   const ArrayType type = array_type(leaf.dtype());
   std::vector<std::size_t> shape;
   if (type.items) {
+    check_axes(leaf.shape().size());
     for (const Extent extent : leaf.shape()) shape.push_back(static_cast<std::size_t>(extent));
   } else {
     shape.push_back(static_cast<std::size_t>(leaf.byte_size()));
@@ -111,12 +119,13 @@ class Mappings {
 struct Place {
   const std::byte* data = nullptr;  // null: not in memory
   std::shared_ptr<const void> keeper;
-  bool hashed = false;
+  bool check = false;  // to be checked before the first use: a checksum, or bools that may be neither 0 nor 1
 };
 
 /// Returns where the elements of a leaf are in memory, or in a file of `mappings`. `writable`: only in the latter.
 Place place_of(const Snapshot& snapshot, const LeafView& leaf, Mappings& mappings, bool writable) {
   if (leaf.byte_size() == 0) return {};
+  const bool boolean = leaf.dtype() == DType::boolean;
   const std::size_t alignment = alignment_of(leaf.dtype());
   const auto usable = [&](const std::byte* data) {
     return data != nullptr && std::bit_cast<std::uintptr_t>(data) % alignment == 0;
@@ -125,7 +134,7 @@ Place place_of(const Snapshot& snapshot, const LeafView& leaf, Mappings& mapping
   if (!location) {
     const auto view = leaf.view();
     if (writable || view.empty() || !usable(view.data())) return {};
-    return {view.data(), snapshot.data(), false};
+    return {view.data(), snapshot.data(), boolean};
   }
   if (std::endian::native != std::endian::little) return {};
   const std::span<const std::byte> memory = location->source->view();
@@ -133,7 +142,7 @@ Place place_of(const Snapshot& snapshot, const LeafView& leaf, Mappings& mapping
     if (location->offset > memory.size() || leaf.byte_size() > memory.size() - location->offset) return {};
     const std::byte* const data = memory.data() + location->offset;
     if (!usable(data)) return {};
-    return {data, snapshot.data(), location->hashed};
+    return {data, snapshot.data(), location->hashed || boolean};
   }
   SourcePtr mapped = mappings.mapped(*location->source);
   if (mapped == nullptr) return {};
@@ -141,7 +150,7 @@ Place place_of(const Snapshot& snapshot, const LeafView& leaf, Mappings& mapping
   if (location->offset > view.size() || leaf.byte_size() > view.size() - location->offset) return {};
   const std::byte* const data = view.data() + location->offset;
   if (!usable(data)) return {};
-  return {data, std::move(mapped), location->hashed};
+  return {data, std::move(mapped), location->hashed || boolean};
 }
 
 /// Reads leaves into memory on all threads, checked. `progress` counts their bytes.
@@ -227,6 +236,7 @@ class Reader {
       bytes *= length[d];
     }
     if (!inside) throw nb::index_error("the region is not in the tensor");
+    check_axes(length.size());
     Bytes memory(static_cast<std::size_t>(bytes));
     if (bytes != 0) {
       unwrap(without_gil([&] {
@@ -249,7 +259,7 @@ class Reader {
   bool viewable(std::uint32_t leaf, bool trust) {
     const LeafView view = unwrap(model_->snapshot().checked_leaf(leaf));
     const Place place = place_of(model_->snapshot(), view, mappings_, false);
-    return place.data != nullptr && (trust || !place.hashed || mappings_.checked(leaf));
+    return place.data != nullptr && (trust || !place.check || mappings_.checked(leaf));
   }
 
  private:
@@ -273,9 +283,11 @@ class Reader {
       STELE_TRY_ASSIGN(const LeafView leaf, snapshot.checked_leaf(leaves[i]));
       const std::uint64_t bytes = leaf.byte_size();
       if (bytes == 0) continue;
-      if (!copy) places[i] = place_of(snapshot, leaf, writable ? own : mappings_, writable);
+      // A mapping of its own for each small tensor would exhaust the number of mappings that a process may have.
+      const bool alone = writable && leaves.size() == 1 && bytes < (std::uint64_t{1} << 20);
+      if (!copy && !alone) places[i] = place_of(snapshot, leaf, writable ? own : mappings_, writable);
       if (places[i].data != nullptr) {
-        if (places[i].hashed && !trust && !mappings_.checked(leaves[i]))
+        if (places[i].check && !trust && !mappings_.checked(leaves[i]))
           checks.push_back({nullptr, leaves[i], leaf.dtype()});
         continue;
       }

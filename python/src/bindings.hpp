@@ -86,12 +86,16 @@ nb::dict to_python(const std::map<std::string, std::string>& strings);
 /// Throws TypeError (no value), OverflowError (an integer of more than 64 bits).
 Value to_value(nb::handle object);
 std::map<std::string, std::string> to_strings(nb::handle dict);
+/// Returns the bytes of a str; surrogates are bytes that are not UTF-8, as in os.fsdecode(). Throws TypeError.
+std::string string_of(nb::handle string);
 
 /// Bytes of a Python object with the buffer protocol, or of a file object that can seek.
 SourcePtr source_of(nb::object buffer);
 SourcePtr source_of_file(nb::object file, std::string name);
 /// Writes to a file object.
 std::unique_ptr<Sink> sink_of_file(nb::object file);
+/// Returns the exception that a file object raised last, and forgets it; an invalid object if there is none.
+nb::object take_file_exception();
 
 /// An opened file, or a model of arrays in memory; immutable.
 class Model {

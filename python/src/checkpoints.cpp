@@ -47,8 +47,9 @@ KeepPolicy keep_of(const nb::dict& rules) {
 
 class Manager {
  public:
-  Manager(const std::string& folder, const std::string& format, const nb::dict& keep, std::int64_t every,
+  Manager(const nb::str& name, const std::string& format, const nb::dict& keep, std::int64_t every,
           std::uint64_t max_bytes) {
+    const std::string folder = string_of(name);
     ManagerOptions options;
     const Format* const chosen = find_format(format);
     if (chosen == nullptr) throw nb::value_error(("no format has the name " + format).c_str());
@@ -142,7 +143,7 @@ class Manager {
 
 void bind_checkpoints(nb::module_& module) {
   nb::class_<Manager>(module, "Manager")
-      .def(nb::init<const std::string&, const std::string&, const nb::dict&, std::int64_t, std::uint64_t>(),
+      .def(nb::init<const nb::str&, const std::string&, const nb::dict&, std::int64_t, std::uint64_t>(),
            nb::arg("folder"), nb::arg("format"), nb::arg("keep"), nb::arg("every"), nb::arg("max_bytes"))
       .def("due", &Manager::due, nb::arg("step"))
       .def("save", &Manager::save, nb::arg("step"), nb::arg("model"), nb::arg("optimizer"), nb::arg("metrics"),

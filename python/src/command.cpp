@@ -12,7 +12,9 @@ namespace {
 std::mutex running;
 
 /// Returns the exit status and, if `captured`, the output.
-nb::tuple run(const std::vector<std::string>& words, bool captured) {
+nb::tuple run(const nb::list& arguments, bool captured) {
+  std::vector<std::string> words;
+  for (const nb::handle word : arguments) words.push_back(string_of(word));
   std::string output;
   const int status = without_gil([&] {
     const std::lock_guard lock(running);

@@ -40,16 +40,47 @@ class BufferSource final : public Source {
   Reference object_;
 };
 
-/// Returns an error of the library for a Python exception, which must be the current one.
-Error error_of(const nb::python_error& error, const std::string& name) {
-  return Error(Errc::io, error.what()).file(name);
+/// What a file object raised last, and which source or sink called it: becomes the cause of the error that it leads to.
+struct {
+  const void* owner = nullptr;
+  PyObject* exception = nullptr;
+} last;
+
+void forget(const void* owner) {
+  if (last.owner == owner) take_file_exception();
+}
+
+/// Returns an error of the library for an exception of a file object.
+Error error_of(const nb::python_error& error, const void* owner, const std::string& name) {
+  take_file_exception();
+  last = {owner, nb::object(nb::borrow(error.value())).release().ptr()};
+  const nb::object type = nb::borrow(error.type()).attr("__qualname__");
+  const nb::object text = nb::steal(PyObject_Str(last.exception));
+  if (!text.is_valid()) PyErr_Clear();
+  return Error(Errc::io, string_of(type) + (text.is_valid() ? ": " + string_of(text) : std::string())).file(name);
+}
+
+/// A weak reference to an object if its class allows that, else the object. The Python File keeps it: a reference from
+/// here could be a part of a cycle, which Python's garbage collector does not see.
+nb::object weak_if_possible(const nb::object& object) {
+  nb::object weak = nb::steal(PyWeakref_NewRef(object.ptr(), nullptr));
+  if (weak.is_valid()) return weak;
+  PyErr_Clear();
+  return object;
 }
 
 class FileSource final : public Source {
  public:
-  FileSource(nb::object file, std::string name) : Source(std::move(name)), file_(std::move(file)) {
-    size_ = nb::cast<std::uint64_t>(file_.get().attr("seek")(0, 2));
+  FileSource(const nb::object& file, std::string name) : Source(std::move(name)), file_(weak_if_possible(file)) {
+    const nb::object end = file.attr("seek")(0, 2);
+    size_ = nb::cast<std::uint64_t>(end.is_none() ? nb::object(file.attr("tell")()) : end);
   }
+  ~FileSource() override {
+    const nb::gil_scoped_acquire acquired;
+    forget(this);
+  }
+  FileSource(const FileSource&) = delete;
+  FileSource& operator=(const FileSource&) = delete;
   std::uint64_t size() const noexcept override { return size_; }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     if (offset > size_ || out.size() > size_ - offset) {
@@ -58,11 +89,14 @@ class FileSource final : public Source {
     const std::lock_guard lock(mutex_);  // before the GIL: its owner may need the GIL to go on
     const nb::gil_scoped_acquire acquired;
     try {
-      file_.get().attr("seek")(offset);
+      nb::object file = file_.get();
+      if (PyWeakref_Check(file.ptr())) file = file();
+      if (file.is_none()) return Error(Errc::io, "the file object is gone").file(name());
+      file.attr("seek")(offset);
       while (!out.empty()) {
         const nb::object memory = nb::steal(PyMemoryView_FromMemory(reinterpret_cast<char*>(out.data()),
                                                                     static_cast<Py_ssize_t>(out.size()), writable));
-        const auto count = nb::cast<std::size_t>(read_(memory, out.size()));
+        const auto count = nb::cast<std::size_t>(read_into(file, memory, out.size()));
         memory.attr("release")();  // the file object must not keep it
         if (count == 0) return Error(Errc::truncated, "the file ends too early").file(name()).offset(offset);
         if (count > out.size()) return Error(Errc::io, "the file object returned too many bytes").file(name());
@@ -70,7 +104,7 @@ class FileSource final : public Source {
         offset += count;
       }
     } catch (nb::python_error& error) {
-      return error_of(error, name());
+      return error_of(error, this, name());
     } catch (const nb::cast_error&) {
       return Error(Errc::io, "the file object returned no bytes").file(name());
     }
@@ -79,9 +113,9 @@ class FileSource final : public Source {
 
  private:
   /// Fills the memory by readinto(), or by read(). Returns the number of bytes.
-  nb::object read_(const nb::object& memory, std::size_t size) const {
-    if (nb::hasattr(file_.get(), "readinto")) return file_.get().attr("readinto")(memory);
-    const nb::object bytes = file_.get().attr("read")(size);
+  static nb::object read_into(const nb::object& file, const nb::object& memory, std::size_t size) {
+    if (nb::hasattr(file, "readinto")) return file.attr("readinto")(memory);
+    const nb::object bytes = file.attr("read")(size);
     const std::size_t count = nb::len(bytes);
     memory[nb::slice(Py_ssize_t{0}, static_cast<Py_ssize_t>(count), Py_ssize_t{1})] = bytes;
     return nb::int_(count);
@@ -96,6 +130,12 @@ class FileSource final : public Source {
 class FileSink final : public Sink {
  public:
   explicit FileSink(nb::object file) : Sink("file object"), file_(std::move(file)) {}
+  ~FileSink() override {
+    const nb::gil_scoped_acquire acquired;
+    forget(this);
+  }
+  FileSink(const FileSink&) = delete;
+  FileSink& operator=(const FileSink&) = delete;
   using Sink::write;
   Status write(std::span<const std::span<const std::byte>> pieces) override {
     const nb::gil_scoped_acquire acquired;
@@ -110,7 +150,7 @@ class FileSink final : public Sink {
         }
       }
     } catch (nb::python_error& error) {
-      return error_of(error, name());
+      return error_of(error, this, name());
     } catch (const nb::cast_error&) {
       return Error(Errc::io, "write() of the file object returned no number").file(name());
     }
@@ -121,7 +161,7 @@ class FileSink final : public Sink {
     try {
       if (nb::hasattr(file_.get(), "flush")) file_.get().attr("flush")();
     } catch (nb::python_error& error) {
-      return error_of(error, name());
+      return error_of(error, this, name());
     }
     return {};
   }
@@ -131,6 +171,12 @@ class FileSink final : public Sink {
 };
 
 }  // namespace
+
+nb::object take_file_exception() {
+  const nb::object exception = nb::steal(last.exception);
+  last = {};
+  return exception;
+}
 
 SourcePtr source_of(nb::object buffer) { return std::make_shared<BufferSource>(std::move(buffer)); }
 SourcePtr source_of_file(nb::object file, std::string name) {

@@ -19,11 +19,11 @@ command::Opening opening_of(const nb::dict& options) {
   command::Opening opening;
   for (const auto& [key, value] : options) {
     const auto name = nb::cast<std::string>(key);
-    if (name == "names") opening.names = nb::cast<std::string>(value);
-    if (name == "tag") opening.tag = nb::cast<std::string>(value);
-    if (name == "part") opening.part = nb::cast<std::string>(value);
-    if (name == "limit") opening.limit = nb::cast<std::string>(value);
-    if (name == "optimizer") opening.optimizer = nb::cast<std::string>(value);
+    if (name == "names") opening.names = string_of(value);
+    if (name == "tag") opening.tag = string_of(value);
+    if (name == "part") opening.part = string_of(value);
+    if (name == "limit") opening.limit = string_of(value);
+    if (name == "optimizer") opening.optimizer = string_of(value);
     if (name == "ignore_checksums") opening.ignore_checksums = nb::cast<bool>(value);
   }
   return opening;
@@ -52,12 +52,12 @@ Result<Model> open_source(const SourcePtr& source, const command::Opening& openi
 Model open_any(nb::object input, const nb::dict& options) {
   const command::Opening opening = opening_of(options);
   if (PyUnicode_Check(input.ptr())) {
-    const auto path = nb::cast<std::string>(input);
+    const std::string path = string_of(input);
     return unwrap(without_gil([&] { return detail::guarded([&] { return open_path(path, opening); }); }));
   }
   const bool file = nb::hasattr(input, "seek") && nb::hasattr(input, "read");
   const SourcePtr source =
-      file ? source_of_file(input, nb::cast<std::string>(nb::str(nb::getattr(input, "name", nb::str("file object")))))
+      file ? source_of_file(input, string_of(nb::str(nb::getattr(input, "name", nb::str("file object")))))
            : source_of(input);
   return unwrap(without_gil([&] { return detail::guarded([&] { return open_source(source, opening); }); }));
 }
@@ -138,7 +138,8 @@ nb::object stats(const Model& model, std::size_t leaf) {
 }
 
 /// Returns the parts of a training checkpoint, or None if the file's format has none.
-nb::object checkpoint(const Model& model, const std::string& path, const nb::dict& options) {
+nb::object checkpoint(const Model& model, const nb::str& name, const nb::dict& options) {
+  const std::string path = string_of(name);
   const command::Opening opening = opening_of(options);
   const auto found = unwrap(without_gil([&]() -> Result<std::optional<Checkpoint>> {
     const CheckpointFormat* const format = command::as_checkpoints(*model.format());

@@ -16,6 +16,12 @@ void raise(const Error& error) {
       maker("make")(text(error.code_name()), text(error.message()), text(error.path()), text(error.file()),
                     text(error.expected()), text(error.found()), text(error.hint()), offset,
                     error.report() ? to_python(*error.report()) : nb::object(nb::none()));
+  const nb::object cause = error.code() == Errc::io ? take_file_exception() : nb::object();
+  if (cause.is_valid() && !PyErr_GivenExceptionMatches(cause.ptr(), PyExc_Exception)) {  // such as KeyboardInterrupt
+    PyErr_SetObject(cause.type().ptr(), cause.ptr());
+    return;
+  }
+  if (cause.is_valid()) PyException_SetCause(exception.ptr(), nb::object(cause).release().ptr());
   PyErr_SetObject(exception.type().ptr(), exception.ptr());
 }
 
@@ -102,16 +108,13 @@ nb::object to_python(const Report& report) {
   return maker("Report")(rows, text(report.to_string()));
 }
 
-namespace {
-
-std::string bytes_of(nb::handle string) {
+std::string string_of(nb::handle string) {
+  if (!PyUnicode_Check(string.ptr())) throw nb::type_error("not a str");
   const nb::object encoded = nb::steal(PyUnicode_AsEncodedString(string.ptr(), "utf-8", "surrogateescape"));
   if (!encoded.is_valid()) throw nb::python_error();
   const auto bytes = nb::borrow<nb::bytes>(encoded);
   return {bytes.c_str(), bytes.size()};
 }
-
-}  // namespace
 
 // NOLINTNEXTLINE(misc-no-recursion): the depth is that of the interpreter
 Value to_value(nb::handle object) {
@@ -126,7 +129,7 @@ Value to_value(nb::handle object) {
     return static_cast<std::uint64_t>(large);
   }
   if (PyFloat_Check(object.ptr())) return PyFloat_AsDouble(object.ptr());
-  if (PyUnicode_Check(object.ptr())) return bytes_of(object);
+  if (PyUnicode_Check(object.ptr())) return string_of(object);
   if (PyBytes_Check(object.ptr())) {
     const auto bytes = nb::borrow<nb::bytes>(object);
     const auto* const data = reinterpret_cast<const std::byte*>(bytes.data());
@@ -141,7 +144,7 @@ Value to_value(nb::handle object) {
     Value::Map map;
     for (const auto& [key, item] : nb::borrow<nb::dict>(object)) {
       if (!PyUnicode_Check(key.ptr())) throw nb::type_error("the keys of a dict of values must be str");
-      map.emplace_back(bytes_of(key), to_value(item));
+      map.emplace_back(string_of(key), to_value(item));
     }
     return map;
   }
@@ -156,7 +159,7 @@ std::map<std::string, std::string> to_strings(nb::handle dict) {
     if (!PyUnicode_Check(key.ptr()) || !PyUnicode_Check(value.ptr())) {
       throw nb::type_error("metadata are a dict of str to str");
     }
-    strings.emplace(bytes_of(key), bytes_of(value));
+    strings.emplace(string_of(key), string_of(value));
   }
   return strings;
 }
@@ -166,7 +169,7 @@ std::map<std::string, std::string> to_strings(nb::handle dict) {
 NB_MODULE(_stele, module) {
   using namespace stele::python;
   nanobind::register_exception_translator(translate);
-  module.attr("__version__") = STELE_VERSION_STRING;
+  module.attr("version") = STELE_VERSION_STRING;
   bind_model(module);
   bind_save(module);
   bind_transforms(module);

@@ -235,7 +235,7 @@ nb::tuple save_model(const Model& model, nb::object target, const nb::dict& part
   const Checkpoint checkpoint = checkpoint_of(model, parts);
   const bool whole = nb::len(parts) != 0;
   const bool is_path = PyUnicode_Check(target.ptr());
-  saving.convert.out = is_path ? nb::cast<std::string>(target) : "";
+  saving.convert.out = is_path ? string_of(target) : "";
   BufferSink buffer;
   std::unique_ptr<Sink> file;
   if (!is_path && !target.is_none()) file = sink_of_file(target);

@@ -37,6 +37,10 @@ void bind_transforms(nb::module_& module) {
     for (std::size_t i = 0; i < patterns.size(); ++i) rules.push_back({patterns[i], replacements.at(i)});
     return transformed(model, [&](const Snapshot& s) { return rename(s, rules); });
   });
+  module.def("adapt", [](const Model& model) {
+    const auto rules = command::pytorch_rules();
+    return transformed(model, [&](const Snapshot& s) { return pytorch::restore(s, rules); });
+  });
   module.def("part", [](const Model& model, const std::string& path) {
     return transformed(model, [&](const Snapshot& s) { return part(s, path); });
   });

@@ -43,7 +43,7 @@ from ._errors import (
 )
 from ._file import Checkpoint, File, Tensor, open  # noqa: A004
 from ._save import save
-from ._stele import __version__
+from ._stele import version as __version__
 from .checkpoints import CheckpointManager
 
 __all__ = [

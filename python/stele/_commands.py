@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
 from . import _stele
 from ._errors import Error, Report, make
+from ._file import interruptible
 from ._save import report_of
 
 Path = Union[str, "os.PathLike[str]"]
@@ -18,32 +19,19 @@ Path = Union[str, "os.PathLike[str]"]
 
 def run(words: Sequence[str]) -> tuple[int, dict[str, Any]]:
     """Runs the command with --json. Returns its exit status and the document. Ctrl+C ends it."""
-    result: list[Any] = []
-
-    def work() -> None:
-        try:
-            result.append(_stele.run(["stele", words[0], "--json", "--quiet", *words[1:]], True))
-        except BaseException as error:  # noqa: BLE001
-            result.append(error)
-
-    if threading.current_thread() is threading.main_thread():
-        thread = threading.Thread(target=work, name="stele")
-        thread.start()
-        try:
-            thread.join()
-        except KeyboardInterrupt:
-            _stele.interrupt()
-            thread.join()
-            raise
-    else:
-        work()
-    if isinstance(result[0], BaseException):
-        raise result[0]
-    status, output = result[0]
-    document = json.loads(output.decode("utf-8", "surrogateescape")) if output else {}
+    command = ["stele", words[0], "--json", "--quiet", *words[1:]]
+    status, output = interruptible(lambda: _stele.run(command, True), _stele.interrupt)
+    document = json.loads(output, object_hook=_object) if output else {}
     if "error" in document:
         raise error_of(document["error"])
     return status, document
+
+
+def _object(entries: dict[str, Any]) -> Any:
+    """Returns an object of a document; ``{"$str": base64}`` is a string that is not UTF-8."""
+    if entries.keys() == {"$str"}:
+        return base64.b64decode(entries["$str"]).decode("utf-8", "surrogateescape")
+    return entries
 
 
 def error_of(parts: dict[str, Any]) -> Error:
@@ -78,7 +66,7 @@ def _rules(rename: Mapping[str, str] | None) -> list[str]:
     rules = rename or {}
     for text in rules.values():
         if "=" in text:
-            raise ValueError(f"convert: a new name cannot have '=': {text!r}; stele.transforms.rename has no such limit")
+            raise ValueError(f"convert: a new name cannot have '=': {text!r}; transforms.rename has no such limit")
     return [f"{pattern}={text}" for pattern, text in rules.items()]
 
 
@@ -259,8 +247,8 @@ def hash(  # noqa: A001
         algorithm: ``xxh3``, ``xxh64``, ``sha1`` or ``sha256``.
     """
     options: dict[str, Any] = dict(
-        algorithm=algorithm, total=True, names=names, tag=tag, part=part, limit=limit, ignore_checksums=ignore_checksums,
-        threads=threads or None,
+        algorithm=algorithm, total=True, names=names, tag=tag, part=part, limit=limit,
+        ignore_checksums=ignore_checksums, threads=threads or None,
     )
     _, document = run(_words("hash", [path], options))
     digest: str = document["files"][0]["digest"]
@@ -395,8 +383,8 @@ def import_onnx(
     """
     return _import(
         source, target,
-        dict(shape=_shapes(shapes), output=_list(outputs), mappings=mappings, to=to, allow_loss=allow_loss, dry_run=dry_run,
-             no_clobber=no_clobber),
+        dict(shape=_shapes(shapes), output=_list(outputs), mappings=mappings, to=to, allow_loss=allow_loss,
+             dry_run=dry_run, no_clobber=no_clobber),
     )
 
 
@@ -416,8 +404,8 @@ def import_tensorflow(
     """Writes the graph of a SavedModel or a frozen graph for DL4J, or as ONNX: ``stele import``."""
     return _import(
         source, target,
-        dict(shape=_shapes(shapes), output=_list(outputs), signature=signature, mappings=mappings, to=to, allow_loss=allow_loss,
-             dry_run=dry_run, no_clobber=no_clobber),
+        dict(shape=_shapes(shapes), output=_list(outputs), signature=signature, mappings=mappings, to=to,
+             allow_loss=allow_loss, dry_run=dry_run, no_clobber=no_clobber),
     )
 
 

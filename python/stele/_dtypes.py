@@ -25,6 +25,8 @@ NUMPY = {
     "c64": "complex64",
     "c128": "complex128",
 }
+# nanobind makes arrays of long long, which is another type of NumPy than int64 if long has 64 bits.
+LONG_LONG = {"q": np.dtype(np.int64), "Q": np.dtype(np.uint64)}
 # Dtypes of ml_dtypes that are whole bytes.
 ML_DTYPES = {
     "bf16": "bfloat16",
@@ -72,7 +74,8 @@ def view_as(array: np.ndarray[Any, Any], dtype: str, shape: tuple[int, ...]) -> 
     dtype's name. Blocks do, always.
     """
     if dtype in NUMPY:
-        return array
+        long = LONG_LONG.get(array.dtype.char)
+        return array if long is None else array.view(long)
     if dtype in ML_DTYPES:
         known = ml_dtype(ML_DTYPES[dtype])
         return array.view(known if known is not None else np.dtype([(dtype, array.dtype)]))

@@ -152,7 +152,7 @@ def make(
 ) -> Error:
     """Returns the exception for an error of the library."""
     kind = _CLASSES.get(code, FormatError)
-    if kind is KeyNotFoundError and not path:
+    if kind is KeyNotFoundError and not (path or expected or found):
         kind = NotFoundError
     message, hint = _spelled(message), _spelled_hint(hint)
     expected, found = _replaced(expected), _replaced(found)
@@ -186,8 +186,11 @@ _SPELLINGS = [
     ("set ImportOptions::outputs", "set outputs"),
     ("import_tensorflow() of stele/import.hpp reads", "stele.import_tensorflow() reads"),
     ("save to another path, or set FileSinkOptions::allow_nonatomic", "choose another name"),
-    ("save to another path, set FileSinkOptions::allow_nonatomic, or define Format::may_replace", "choose another name"),
+    ("save to another path, set FileSinkOptions::allow_nonatomic, or define Format::may_replace",
+     "choose another name"),
     ("save elsewhere, or pass FileSinkOptions::allow_nonatomic", "choose another name"),
+    ("choose another name, or set FileSinkOptions::allow_nonatomic", "choose another name"),
+    ("set LoadOptions::dequantize", "use stele.transforms.dequantize"),
     (", or raise max_name_bytes of GgufFormat", ""),
     ("read a FIFO or device as a stream, with stele::spool", "open the bytes that it contains"),
     ("pass it as standard input: - instead of the name", "open the bytes that it contains"),
@@ -198,11 +201,14 @@ _SPELLINGS = [
     ("stele import reads", "stele.import_tensorflow() reads"),
     ("see stele formats", "see stele.formats()"),
     ("join them with stele merge", "join them with stele.merge"),
-    ("pass --precision f32, which makes floats of it, or --allow-loss", "set precision='f32', which makes floats of it, "
-     "or allow_loss"),
+    ("pass --precision f32, which makes floats of it, or --allow-loss",
+     "set precision='f32', which makes floats of it, or allow_loss"),
     ("pass --precision f32", "set precision='f32'"),
     ("the library has an option for this, the command has none", "the C++ library has an option for this"),
 ]
+
+
+_OPTION = re.compile(r"\b[A-Z]\w*(?:Options|Rules|Limits)::([\w.]+)")
 
 
 def _replaced(text: str) -> str:
@@ -214,14 +220,31 @@ def _replaced(text: str) -> str:
 def _spelled(text: str) -> str:
     """Replaces names of C++, and options of the command, by those of this module."""
     text = _replaced(text)
-    text = re.sub(r"\b[A-Z]\w*(?:Options|Rules|Limits)::(\w+)", r"\1", text)
+    text = _OPTION.sub(r"\1", text)
     text = re.sub(r"\bsee stele (\w+) --help", r"see help(stele.\1)", text)
+    text = text.replace("see stele --help", "see help(stele)")
     text = re.sub(r"\bpass --([a-z-]+)(?: [A-Z]+\b)?", r"set --\1", text)
     text = re.sub(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_"), text)
     return text.replace("stele::", "stele.")
 
 
+# The library's options that functions of this module have, too.
+_PARAMETERS = {
+    "allow_loss", "allow_overflow", "buffers", "format", "ignore_checksums", "mappings", "max_bytes", "optimizer",
+    "outputs", "parameters", "part", "shapes", "signature",
+}
+
+
 def _spelled_hint(hint: str) -> str:
     """Returns a hint without names that only a C++ program can use; a file's names may have colons."""
-    text = _spelled(hint)
-    return text if "::" not in text or text.startswith("did you mean ") else "the C++ library has an option for this"
+    text = _replaced(hint)
+    if text.startswith("did you mean "):
+        return text
+    text = re.sub(
+        r",? or (?:set|raise|pass|leave) " + _OPTION.pattern + r"[^,;]*",
+        lambda clause: clause[0] if clause[1] in _PARAMETERS else "",
+        text,
+    )
+    text = _OPTION.sub(lambda option: option[1] if option[1] in _PARAMETERS else option[0], text)
+    text = _spelled(text) if not _OPTION.search(text) else text
+    return text if "::" not in text else "the C++ library has an option for this"

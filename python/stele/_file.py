@@ -6,7 +6,8 @@ import html
 import math
 import operator
 import os
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+import threading
+from collections.abc import Callable, Iterator, Mapping, ValuesView
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,79 @@ from ._errors import Error, KeyNotFoundError, make
 if TYPE_CHECKING:
     import torch
 
+# Makes the library's list of formats: a process that forks while a thread makes it could never use it.
+_stele.formats()
+
 Progress = Callable[[int, int], "bool | None"]
+# Reads of more bytes run on a second thread, so that Ctrl+C can end them.
+_LONG_READ_BYTES = 16 << 20
+
+
+class Stoppable:
+    """A progress function that can cancel its call."""
+
+    def __init__(self, function: Progress | None) -> None:
+        self._function = function
+        self._stopped = False
+
+    def __call__(self, done: int, total: int) -> bool | None:
+        if self._stopped:
+            return False
+        return None if self._function is None else self._function(done, total)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+
+def interruptible(work: Callable[[], Any], stop: Callable[[], None]) -> Any:
+    """Returns work(). If a signal handler raises on the main thread meanwhile, as that of Ctrl+C does, calls stop(),
+    waits for work() to end, and raises that exception; a second one is raised at once. Python runs signal handlers on
+    the main thread alone, and not while it is in C++."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    results: list[Any] = []
+    errors: list[BaseException] = []
+    go, ended = threading.Event(), threading.Event()
+    started = cancelled = False
+
+    def run() -> None:
+        go.wait()
+        try:
+            if not cancelled:
+                results.append(work())
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=run, name="stele", daemon=True)
+    interrupt: BaseException | None = None
+    while not ended.is_set():
+        try:
+            if not started:
+                thread.start()
+                started = True
+            go.set()
+            while not ended.wait(0.1):  # the signal may reach another thread; Thread.join() would not go on after one
+                pass
+        except BaseException as error:  # noqa: BLE001
+            if not started:  # unknown
+                cancelled = True
+                go.set()
+                raise
+            if interrupt is not None and not ended.is_set():
+                raise  # work() does not end: it may wait for a pipe
+            interrupt = error
+            stop()
+    try:
+        if interrupt is not None:
+            raise interrupt
+        if errors:
+            raise errors[0]
+        return results[0]
+    finally:
+        interrupt = None
+        errors.clear()  # their tracebacks refer to the list
 
 
 class Tensor:
@@ -77,7 +150,7 @@ class Tensor:
         """Returns the elements as a torch tensor on the CPU: a view of a private mapping of the file, or read."""
         from . import torch as bridge
 
-        return bridge.tensor_of(self.numpy(copy=copy, writable=True), self.dtype)
+        return bridge.tensor_of(self.numpy(copy=copy, writable=True), self.dtype, self.name)
 
     def read_into(self, out: Any, *, progress: Progress | None = None) -> None:
         """Reads the elements into an array, a torch tensor on the CPU or a buffer of this shape.
@@ -96,7 +169,11 @@ class Tensor:
             raw = False  # numbers, not bytes
         same = raw or (array.dtype.name == _numpy_name(self.dtype) and array.dtype.isnative)
         if same and array.flags.c_contiguous:
-            self._file._reader.read_into(self._leaf, array.reshape(-1).view(np.uint8), progress)
+            reader, memory, stoppable = self._file._reader, array.reshape(-1).view(np.uint8), Stoppable(progress)
+            if self.nbytes <= _LONG_READ_BYTES:
+                reader.read_into(self._leaf, memory, progress)
+            else:
+                interruptible(lambda: reader.read_into(self._leaf, memory, stoppable), stoppable.stop)
             return
         np.copyto(array, self.numpy(), casting="same_kind")
 
@@ -105,7 +182,7 @@ class Tensor:
         stats: dict[str, Any] | None = self._file._model.stats(self._leaf)
         return stats
 
-    def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
+    def __getitem__(self, index: Any) -> Any:
         """Reads a part: integers, slices (with any step) and an ellipsis, as in NumPy. Only the box around it is read.
 
         With other indices of NumPy, and for packed elements, the whole tensor is read. A part is not checked against a
@@ -116,7 +193,7 @@ class Tensor:
         if self.dtype not in _WHOLE:
             array = self.numpy()
             if array.shape != self.shape:
-                raise TypeError(f"{self.name}: NumPy has no elements of {self.dtype} to index; numpy() returns the bytes")
+                raise TypeError(f"{self.name}: NumPy cannot index elements of {self.dtype}; numpy() returns the bytes")
             return array[index]
         if self._file._reader.viewable(self._leaf, True) or not _is_basic(index):
             return self._file._arrays([self], trust=True)[0][index]
@@ -147,7 +224,8 @@ class Tensor:
 
     def __buffer__(self, flags: int) -> memoryview:
         array = self.numpy()
-        return memoryview(array if self.dtype in _dtypes.NUMPY else array.reshape(-1).view(np.uint8))
+        view: memoryview = (array if self.dtype in _dtypes.NUMPY else array.reshape(-1).view(np.uint8)).data
+        return view
 
     def __repr__(self) -> str:
         return f"<stele.Tensor {self.name!r}: {self.dtype} {list(self.shape)}>"
@@ -191,7 +269,9 @@ def _box(index: Any, shape: tuple[int, ...]) -> tuple[list[int], list[int], tupl
         raise IndexError(f"too many indices: {len(parts) - ellipses} for a tensor with {len(shape)} axes")
     at = parts.index(Ellipsis) if ellipses else len(parts)
     parts[at : at + 1] = [slice(None)] * (len(shape) - len(parts) + ellipses)
-    start, length, after = [], [], []
+    start: list[int] = []
+    length: list[int] = []
+    after: list[Any] = []
     for axis, (part, extent) in enumerate(zip(parts, shape)):
         if isinstance(part, slice):
             indices = range(extent)[part]
@@ -288,8 +368,21 @@ class File(Mapping[str, Tensor]):
         trust: bool = False,
         progress: Progress | None = None,
     ) -> list[np.ndarray[Any, Any]]:
-        raw = self._reader.arrays([t._leaf for t in tensors], copy, writable, trust, progress)
+        size = sum(t.nbytes for t in tensors)
+        raw = self._raw([t._leaf for t in tensors], size, copy, writable, trust, progress)
         return [_dtypes.view_as(array, t.dtype, t.shape) for array, t in zip(raw, tensors)]
+
+    def _raw(
+        self, leaves: list[int], size: int, copy: bool, writable: bool, trust: bool, progress: Progress | None
+    ) -> list[np.ndarray[Any, Any]]:
+        """Returns arrays of leaves of `size` bytes together, before view_as()."""
+        reader = self._reader
+        if size <= _LONG_READ_BYTES:
+            arrays: list[np.ndarray[Any, Any]] = reader.arrays(leaves, copy, writable, trust, progress)
+            return arrays
+        stoppable = Stoppable(progress)
+        arrays = interruptible(lambda: reader.arrays(leaves, copy, writable, trust, stoppable), stoppable.stop)
+        return arrays
 
     # --- the mapping ---
 
@@ -343,7 +436,7 @@ class File(Mapping[str, Tensor]):
         return self._model.properties
 
     @property
-    def values(self) -> _Values:  # type: ignore[override]
+    def values(self) -> _Values:
         """What is in the file and is no tensor, by path: numbers, strings, lists. Also callable, like a mapping's
         ``values()``, for the tensors."""
         return _Values(self)
@@ -359,16 +452,27 @@ class File(Mapping[str, Tensor]):
         """The tensors and values as nested dicts and lists: a dot in a name begins a level, and a level with only the
         numbers from 0 on is a list."""
         root: dict[str, Any] = {}
+        made: list[tuple[dict[str, Any], str]] = []
         entries: list[tuple[str, Any]] = [*self.items(), *self._model.values().items()]
         for name, entry in entries:
             *levels, last = _split(name)
             at = root
             for level in levels:
-                below = at.setdefault(level, {})
-                at = below if isinstance(below, dict) else at.setdefault(level + ".", {})
-            at[last if last not in at else last + "."] = entry
-        tree = _lists(root)
-        return tree if isinstance(tree, dict) else root
+                while level in at and not isinstance(at[level], _Level):
+                    level += "."  # a tensor has the name
+                if level not in at:
+                    at[level] = _Level()
+                    made.append((at, level))
+                at = at[level]
+            while last in at:
+                last += "."
+            at[last] = entry
+        for above, key in reversed(made):
+            level_dict = above[key]
+            numbers = [str(i) for i in range(len(level_dict))]
+            is_list = level_dict.keys() == set(numbers)
+            above[key] = [level_dict[number] for number in numbers] if is_list else dict(level_dict)
+        return root
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -385,11 +489,16 @@ class File(Mapping[str, Tensor]):
     ) -> dict[str, np.ndarray[Any, Any]]:
         """Returns all tensors as NumPy arrays; see :meth:`Tensor.numpy`. Several threads read them."""
         index = self._index()
-        raw = self._reader.arrays(list(index.values()), copy, writable, False, progress)
+        raw = self._raw(list(index.values()), self.nbytes, copy, writable, False, progress)
         arrays = dict(zip(index, raw))
-        for name, leaf in index.items() if self._model.has_other_dtypes() else ():
-            dtype, shape, _ = self._model.info(leaf)
-            arrays[name] = _dtypes.view_as(arrays[name], dtype, shape)
+        if self._model.has_other_dtypes():
+            for name, leaf in index.items():
+                dtype, shape, _ = self._model.info(leaf)
+                arrays[name] = _dtypes.view_as(arrays[name], dtype, shape)
+        else:
+            for name, array in arrays.items():
+                if array.dtype.char in _dtypes.LONG_LONG:
+                    arrays[name] = array.view(_dtypes.LONG_LONG[array.dtype.char])
         return arrays
 
     def torch(self, *, copy: bool = False, progress: Progress | None = None) -> dict[str, torch.Tensor]:
@@ -398,7 +507,7 @@ class File(Mapping[str, Tensor]):
 
         tensors = list(self.items())
         arrays = self._arrays([t for _, t in tensors], copy=copy, writable=True, progress=progress)
-        return {name: bridge.tensor_of(array, t.dtype) for (name, t), array in zip(tensors, arrays)}
+        return {name: bridge.tensor_of(array, t.dtype, name) for (name, t), array in zip(tensors, arrays)}
 
     # --- life ---
 
@@ -486,17 +595,18 @@ def _split(name: str) -> list[str]:
     return [*parts, part]
 
 
-def _lists(node: Any) -> Any:
-    if not isinstance(node, dict):
-        return node
-    entries = {key: _lists(below) for key, below in node.items()}
-    numbers = [str(i) for i in range(len(entries))]
-    return [entries[number] for number in numbers] if entries and entries.keys() == set(numbers) else entries
+class _Level(dict[str, Any]):
+    """A level of names in a tree; a value may be a dict, too."""
 
 
 _FLAGS = {"compress", "allow_loss", "allow_overflow", "overwrite", "dry_run", "ignore_checksums"}
 _NUMBERS = {"quantize", "threads"}
 _SIZES = {"limit", "shard"}
+
+
+def file_name(path: str) -> str:
+    """Returns a path for _stele, for which "-" is the standard input or output."""
+    return os.path.join(".", path) if path == "-" else path
 
 
 def checked(function: str, **options: Any) -> dict[str, Any]:
@@ -574,12 +684,12 @@ def open(  # noqa: A001
     options = {name: value for name, value in options.items() if value}
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(source)
-        return File(_stele.open(path, options), path, options)
+        return File(_stele.open(file_name(path), options), path, options)
     try:
         view = memoryview(source)
     except (TypeError, ValueError, BufferError):
         if hasattr(source, "read") and hasattr(source, "seek"):
-            return File(_stele.open(source, options), None, options)
+            return File(_stele.open(source, options), None, options, keep=source)
         raise TypeError(f"open: not a path, a buffer or a file object: {type(source).__name__}") from None
     if not view.c_contiguous:
         raise ValueError("open: the buffer is not contiguous")

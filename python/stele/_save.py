@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _dtypes, _stele
 from ._errors import Report
-from ._file import File, Progress, Tensor, checked
+from ._file import File, Progress, Stoppable, Tensor, checked, file_name, interruptible
 
 __all__ = ["model_of", "save"]
 
@@ -45,7 +45,8 @@ def save(
             tensor, a tensor of an opened file (read piece by piece), or an object with DLPack or the buffer protocol;
             in any memory order, with any strides, in either byte order. Python's numbers, strings and None are values.
             Names are joined by dots. Torch tensors that share all their memory are saved once, as ties.
-        path: the file to write; its extension is the format. A file object; or None: returns the file as bytes.
+        path: the file to write; its extension is the format, and a path without one gets that of `format`. A file
+            object; or None: returns the file as bytes.
         format: the name of the format (``stele.formats()``), if the extension is another.
         precision: stores floats as ``f64``, ``f32``, ``f16`` or ``bf16``; or matrices as blocks: ``q8_0``, ``q4_K``,
             ...; or mixed like llama.cpp: ``Q4_K_M``, ...
@@ -88,13 +89,14 @@ def save(
         parts["optimizer"] = {kind: state for kind, (state, _) in states.items()}
     if path is None and format is None:
         raise ValueError("save: bytes need a format, such as format='safetensors'")
-    target = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else path
+    target = file_name(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else path
     if target is not None and not isinstance(target, str):
         if not hasattr(target, "write"):
             raise TypeError(f"save: not a path or a file object: {type(path).__name__}")
         if format is None:
             raise ValueError("save: a file object needs a format, such as format='safetensors'")
-    report, _, data = _stele.save(model, target, parts, options, progress)
+    stoppable = Stoppable(progress)
+    report, _, data = interruptible(lambda: _stele.save(model, target, parts, options, stoppable), stoppable.stop)
     del kept
     return report if data is None else data
 
@@ -158,6 +160,8 @@ class _Gathering:
         elif isinstance(entry, File):
             for below, tensor in entry.items():
                 self._leaf(_join(prefix, below), tensor)
+            for below, value in entry._model.values().items():
+                self.value(_join(prefix, below), value)
         elif isinstance(entry, Mapping):
             for key, below in entry.items():
                 if not isinstance(key, str):

@@ -3,7 +3,9 @@ verifies."""
 
 from __future__ import annotations
 
+import operator
 import os
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -80,9 +82,19 @@ class CheckpointManager:
         unknown = set(rules) - {"latest", "best", "every_steps", "every_seconds"}
         if unknown:
             raise ValueError(f"keep: unknown rules: {', '.join(sorted(unknown))}")
+        for rule in set(rules) & {"latest", "every_steps"}:
+            if operator.index(rules[rule]) < 0:
+                raise ValueError(f"keep: {rule} is negative: {rules[rule]}")
         if "best" in rules:
-            _check_direction(rules["best"][2])
+            try:
+                number, metric, better = rules["best"]
+            except (TypeError, ValueError):
+                raise ValueError("keep: best is (number, metric, 'lower' or 'higher')") from None
+            _check_direction(better)
+            rules["best"] = (operator.index(number), str(metric), better)
         self._manager = _stele.Manager(os.fsdecode(folder), format, rules, every, max_bytes)
+        # Before the interpreter ends: the thread of a background save cannot outlive it.
+        weakref.finalize(self, _finish, self._manager, os.getpid())
 
     def due(self, step: int) -> bool:
         """Returns True if the step is to be saved."""
@@ -109,6 +121,8 @@ class CheckpointManager:
             background: returns after all tensors are copied; :meth:`wait` returns the result.
         """
         extra = dict(state or {})
+        if "torch_optimizer" in extra:
+            raise ValueError("save: the name torch_optimizer of the state is that of the optimizer's")
         kinds: Mapping[str, Mapping[str, Any]] = {}
         if optimizer is not None and not isinstance(optimizer, Mapping):
             kinds, extra["torch_optimizer"] = _kinds_of(model, optimizer)
@@ -116,7 +130,8 @@ class CheckpointManager:
             kinds = optimizer
         tensors, kept = model_of(model if isinstance(model, (Mapping, File)) else model.state_dict())
         states = {kind: model_of(entries) for kind, entries in kinds.items()}
-        arguments = (step, tensors, {kind: entry[0] for kind, entry in states.items()}, dict(metrics or {}), extra)
+        numbers = {name: float(value) for name, value in (metrics or {}).items()}
+        arguments = (operator.index(step), tensors, {kind: entry[0] for kind, entry in states.items()}, numbers, extra)
         if background:
             self._manager.save_async(*arguments)
             return None
@@ -135,7 +150,7 @@ class CheckpointManager:
     def best(self, metric: str, better: str = "lower") -> StepInfo | None:
         """Returns the best step by a metric. `better`: ``"lower"`` or ``"higher"``."""
         _check_direction(better)
-        found = self._manager.best(metric, better)
+        found: Any = self._manager.best(metric, better)
         return None if found is None else StepInfo(**found)
 
     def verify(self, step: int) -> None:
@@ -148,7 +163,7 @@ class CheckpointManager:
 
     def open(self, step: int | None = None) -> OpenedStep | None:
         """Opens a step after verifying it; by default the newest that verifies. None: there is no step."""
-        found = self._manager.open(step)
+        found: Any = self._manager.open(step)
         if found is None:
             return None
         info, model, optimizer, skipped = found
@@ -161,10 +176,17 @@ class CheckpointManager:
             return None
         from . import torch as bridge
 
+        state = None if optimizer is None else _optimizer_state(model, optimizer, opened)
         bridge.load_model(model, opened.model)
-        if optimizer is not None:
-            _load_optimizer(model, optimizer, opened)
+        if optimizer is not None and state is not None:
+            optimizer.load_state_dict(state)
         return opened
+
+
+def _finish(manager: Any, process: int) -> None:
+    """Waits for the background saves of the process that started them."""
+    if os.getpid() == process:
+        manager.wait()
 
 
 def _saved(row: tuple[Any, ...]) -> SavedStep:
@@ -210,7 +232,19 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _load_optimizer(model: torch.nn.Module, optimizer: torch.optim.Optimizer, opened: OpenedStep) -> None:
+def _as_in(present: Any, value: Any) -> Any:
+    """Returns a plain value in the type that a setting of an optimizer has at present: list, tensor, or other."""
+    if isinstance(value, list):
+        presents = present if isinstance(present, (list, tuple)) and len(present) == len(value) else [None] * len(value)
+        items = [_as_in(p, v) for p, v in zip(presents, value)]
+        return items if isinstance(present, list) else tuple(items)
+    if hasattr(present, "new_tensor"):
+        return present.new_tensor(value)
+    return value
+
+
+def _optimizer_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer, opened: OpenedStep) -> dict[str, Any]:
+    """Returns what ``optimizer.load_state_dict`` loads for a step."""
     saved = opened.info.state.get("torch_optimizer")
     if saved is None:
         raise ValueError(f"step {opened.info.step} has no state of a torch optimizer")
@@ -220,12 +254,12 @@ def _load_optimizer(model: torch.nn.Module, optimizer: torch.optim.Optimizer, op
     numbers: dict[str, int] = {}
     groups: list[dict[str, Any]] = []
     for group, now in zip(saved["groups"], optimizer.param_groups):
-        here = [names[id(parameter)] for parameter in now["params"]]
+        here = [names.get(id(parameter), "") for parameter in now["params"]]
         if sorted(here) != sorted(group["params"]):
             raise ValueError("the parameter groups of the step and of the optimizer have other parameters")
         for name in here:
             numbers.setdefault(name, len(numbers))
-        settings = {k: tuple(v) if isinstance(v, list) else v for k, v in group["settings"].items()}
+        settings = {name: _as_in(now.get(name), value) for name, value in group["settings"].items()}
         groups.append({**settings, "params": [numbers[name] for name in here]})
     state: dict[int, dict[str, Any]] = {}
     for kind, file in opened.optimizer.items():
@@ -234,4 +268,4 @@ def _load_optimizer(model: torch.nn.Module, optimizer: torch.optim.Optimizer, op
     for kind, values in saved["state"].items():
         for name, value in values.items():
             state.setdefault(numbers[name], {})[kind] = value
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    return {"state": state, "param_groups": groups}

@@ -9,7 +9,7 @@ import numpy as np
 import torch as _torch
 
 from . import _dtypes
-from ._errors import Report
+from ._errors import Report, make
 from ._file import File, Progress, open  # noqa: A004
 from ._save import save
 
@@ -21,8 +21,8 @@ _DTYPES = {
 _BY_NAME = {name: dtype for dtype, name in _DTYPES.items()}
 
 
-def tensor_of(array: np.ndarray[Any, Any], dtype: str) -> _torch.Tensor:
-    """Returns a torch tensor with an array's memory; `dtype` is the library's name."""
+def tensor_of(array: np.ndarray[Any, Any], dtype: str, name: str = "tensor") -> _torch.Tensor:
+    """Returns a torch tensor with an array's memory; `dtype` is the library's name. `name` is for errors."""
     wanted = _BY_NAME.get(dtype)
     if dtype in _dtypes.NUMPY and wanted is not None:
         if not array.flags.writeable:
@@ -34,7 +34,7 @@ def tensor_of(array: np.ndarray[Any, Any], dtype: str) -> _torch.Tensor:
             raw = raw.copy()
         return _torch.from_numpy(raw).view(wanted)
     if dtype in _dtypes.PACKED or dtype in _dtypes.PACKED_6:
-        raise TypeError(f"torch has no dtype for {dtype}; numpy() has")
+        raise TypeError(f"{name}: torch has no dtype for {dtype}; numpy() has")
     return _torch.from_numpy(array.view(np.uint8) if array.flags.writeable else array.view(np.uint8).copy())
 
 
@@ -43,6 +43,8 @@ def describe(
 ) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int, Any, tuple[Any, ...] | None]:
     """Returns dtype, shape, strides in bytes (None: contiguous), address, owner, and what equals for shared tensors."""
     tensor = tensor.detach()
+    if tensor.is_nested:
+        raise TypeError(f"{name}: a nested tensor cannot be saved; use .unbind()")
     if tensor.layout is not _torch.strided:
         raise TypeError(f"{name}: a sparse tensor cannot be saved; use .to_dense()")
     dtype = _DTYPES.get(tensor.dtype)
@@ -139,11 +141,21 @@ def load_model(
         tensors = {name: file[name].torch(copy=True) for name in present}
         model.load_state_dict({n: t.to(device) if device else t for n, t in tensors.items()}, strict=False, assign=True)
         return missing, unexpected
+    total, done = sum(file[name].nbytes for name in present), 0
     with _torch.no_grad():
         for name in present:
-            target = state[name]
-            if target.device.type == "cpu" and target.is_contiguous() and _DTYPES.get(target.dtype) == file[name].dtype:
-                file[name].read_into(target, progress=progress)
+            target, tensor = state[name], file[name]
+            part = None if progress is None else _part_of(progress, done, total)
+            if target.device.type == "cpu" and target.is_contiguous() and _DTYPES.get(target.dtype) == tensor.dtype:
+                tensor.read_into(target, progress=part)
             else:
-                target.copy_(file[name].torch())
+                target.copy_(tensor.torch())
+                if part is not None and part(tensor.nbytes, tensor.nbytes) is False:
+                    raise make("cancelled", "the progress callback stopped the operation", name, file.path or "")
+            done += tensor.nbytes
     return missing, unexpected
+
+
+def _part_of(progress: Progress, before: int, total: int) -> Progress:
+    """Returns the progress function of a tensor, after `before` bytes of others."""
+    return lambda done, _: progress(before + done, total)

@@ -10,6 +10,7 @@ from ._errors import Report
 from ._file import File
 
 __all__ = [
+    "adapt",
     "dequantize",
     "filter",
     "merge",
@@ -31,56 +32,63 @@ def _patterns(patterns: str | Sequence[str]) -> list[str]:
 def filter(file: File, include: str | Sequence[str] = (), exclude: str | Sequence[str] = ()) -> File:  # noqa: A001
     """Keeps the tensors that match a pattern of `include` (all, if there is none) and none of `exclude`. ``*`` in a
     pattern is any text: ``"encoder.*"``."""
-    return File(_stele.filter(file._model, _patterns(include), _patterns(exclude)))
+    return File(_stele.filter(file._model, _patterns(include), _patterns(exclude)), keep=file._keep)
 
 
 def rename(file: File, rules: Mapping[str, str]) -> File:
     r"""Replaces each match of a regular expression (RE2) in a name, in order; ``\1`` is a group."""
-    return File(_stele.rename(file._model, list(rules), list(rules.values())))
+    return File(_stele.rename(file._model, list(rules), list(rules.values())), keep=file._keep)
+
+
+def adapt(file: File, to: str = "pytorch") -> File:
+    """Gives the layers of a file with class names (of C++ or Burn) the names and axes of PyTorch."""
+    if to != "pytorch":
+        raise ValueError(f"adapt: only 'pytorch' is known, not {to!r}")
+    return File(_stele.adapt(file._model), keep=file._keep)
 
 
 def part(file: File, path: str) -> File:
     """Returns the tensors below a path, under names relative to it."""
-    return File(_stele.part(file._model, path))
+    return File(_stele.part(file._model, path), keep=file._keep)
 
 
 def with_prefix(file: File, path: str) -> File:
     """Moves all tensors below a path."""
-    return File(_stele.with_prefix(file._model, path))
+    return File(_stele.with_prefix(file._model, path), keep=file._keep)
 
 
 def transpose(file: File, pattern: str, axes: Sequence[int] = ()) -> File:
     """Permutes the axes of the matching tensors; without `axes`, reverses them."""
-    return File(_stele.transpose(file._model, pattern, list(axes)))
+    return File(_stele.transpose(file._model, pattern, list(axes)), keep=file._keep)
 
 
 def reshape(file: File, pattern: str, shape: Sequence[int]) -> File:
     """Gives the matching tensors another shape with as many elements."""
-    return File(_stele.reshape(file._model, pattern, list(shape)))
+    return File(_stele.reshape(file._model, pattern, list(shape)), keep=file._keep)
 
 
 def merge(files: Sequence[File]) -> File:
     """Joins files; a name in two of them is an error."""
-    return File(_stele.merge([file._model for file in files]))
+    return File(_stele.merge([file._model for file in files]), keep=[file._keep for file in files])
 
 
 def overlay(files: Sequence[File]) -> File:
     """Joins files; a tensor of a later file replaces that of the same name."""
-    return File(_stele.overlay([file._model for file in files]))
+    return File(_stele.overlay([file._model for file in files]), keep=[file._keep for file in files])
 
 
 def precision(file: File, precision: str, only: str | Sequence[str] = (), *, allow_overflow: bool = False) -> File:
     """Converts floats to ``f64``, ``f32``, ``f16`` or ``bf16``, or matrices to blocks (``q8_0``, ``q4_K``, ...,
     ``Q4_K_M``); `only`: in the tensors that match a pattern."""
-    return File(_stele.with_precision(file._model, precision, _patterns(only), allow_overflow))
+    return File(_stele.with_precision(file._model, precision, _patterns(only), allow_overflow), keep=file._keep)
 
 
 def quantize(file: File, bits: int = 8, only: str | Sequence[str] = "*") -> tuple[File, Report]:
     """Converts floats to integers of 2 to 8 bits. Returns the file, and a row with range and error for each tensor."""
     model, report = _stele.quantize(file._model, bits, _patterns(only))
-    return File(model), report
+    return File(model, keep=file._keep), report
 
 
 def dequantize(file: File, only: str | Sequence[str] = "*") -> File:
     """Converts quantized tensors and blocks to f32."""
-    return File(_stele.dequantize(file._model, _patterns(only)))
+    return File(_stele.dequantize(file._model, _patterns(only)), keep=file._keep)

@@ -1,0 +1,41 @@
+"""JAX arrays in safetensors files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jax import Array  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+from . import _items, _load, numpy, safe_open
+
+__all__ = ["load", "load_file", "save", "save_file"]
+
+
+def _arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: np.asarray(tensor) for name, tensor in _items(tensors)}
+
+
+def save(tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Returns the bytes of a file with these arrays. Errors: SafetensorError, TypeError."""
+    return numpy.save(_arrays(tensors), metadata)
+
+
+def save_file(
+    tensors: Mapping[str, Array], filename: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Writes a file with these arrays, in one step. Errors: SafetensorError, TypeError."""
+    numpy.save_file(_arrays(tensors), filename, metadata)
+
+
+def load(data: bytes) -> dict[str, Array]:
+    """Returns the arrays in a file's bytes, on JAX's default device. Errors: SafetensorError."""
+    return _load(data, "flax")
+
+
+def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dict[str, Array]:
+    """Returns the arrays in a file, on JAX's default device. Errors: SafetensorError, OSError."""
+    with safe_open(filename, framework="flax", backend=backend) as file:
+        return file.get_tensors()

@@ -1,0 +1,40 @@
+"""TensorFlow tensors in safetensors files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+from . import _items, _load, numpy, safe_open
+
+__all__ = ["load", "load_file", "save", "save_file"]
+
+
+def _arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tensor.numpy() for name, tensor in _items(tensors)}
+
+
+def save(tensors: Mapping[str, tf.Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Returns the bytes of a file with these tensors. Errors: SafetensorError, TypeError."""
+    return numpy.save(_arrays(tensors), metadata)
+
+
+def save_file(
+    tensors: Mapping[str, tf.Tensor], filename: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Writes a file with these tensors, in one step. Errors: SafetensorError, TypeError."""
+    numpy.save_file(_arrays(tensors), filename, metadata)
+
+
+def load(data: bytes) -> dict[str, tf.Tensor]:
+    """Returns the tensors in a file's bytes. Errors: SafetensorError."""
+    return _load(data, "tensorflow")
+
+
+def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dict[str, tf.Tensor]:
+    """Returns the tensors in a file. Errors: SafetensorError, OSError."""
+    with safe_open(filename, framework="tensorflow", backend=backend) as file:
+        return file.get_tensors()

@@ -1,0 +1,327 @@
+"""CheckpointManager: steps, policies, background saves, resumes of torch optimizers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import equal_bits, run_python
+
+import stele
+
+
+def tensors(step: int) -> dict[str, Any]:
+    return {"w": np.full((3, 4), step, np.float32), "b": np.full(2, -step, np.float64)}
+
+
+@pytest.mark.parametrize("format", ["stele", "safetensors"])
+def test_a_step_comes_back_with_everything(format: str, tmp_path: Path) -> None:
+    manager = stele.CheckpointManager(tmp_path / "run", format=format)
+    assert manager.steps() == [] and manager.open() is None and manager.best("loss") is None
+    state = {"exp_avg": tensors(5), "exp_avg_sq": {"w": np.ones((3, 4), np.float32)}}
+    saved = manager.save(
+        3, tensors(3), state, metrics={"loss": 0.5, "n": 7}, state={"epoch": 1, "name": "x", "list": [1, [2]]}
+    )
+    assert saved is not None and saved.info.step == 3 and saved.removed == [] and isinstance(saved.report, stele.Report)
+    (info,) = manager.steps()
+    assert (info.step, info.metrics, info.format) == (3, {"loss": 0.5, "n": 7.0}, format)
+    assert info.state == {"epoch": 1, "name": "x", "list": [1, [2]]} and info.bytes > 0 and info.time_ms > 1.6e12
+    opened = stele.CheckpointManager(tmp_path / "run", format=format).open(3)
+    assert opened is not None and opened.info == info and opened.skipped == []
+    assert all(equal_bits(opened.model[name].numpy(), array) for name, array in tensors(3).items())
+    assert set(opened.optimizer) == set(state)
+    assert all(equal_bits(opened.optimizer["exp_avg"][name].numpy(), array) for name, array in tensors(5).items())
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"),
+    [
+        (None, [1, 2, 3, 4, 5, 6]),
+        ({"latest": 2}, [5, 6]),
+        ({"every_steps": 3}, [3, 6]),
+        ({"latest": 1, "every_steps": 4}, [4, 6]),
+        ({"best": (2, "loss", "lower"), "latest": 1}, [2, 3, 6]),
+        ({"best": (1, "loss", "higher"), "latest": 1}, [1, 6]),
+    ],
+)
+def test_policies_keep_steps(keep: Any, left: list[int], tmp_path: Path) -> None:
+    manager = stele.CheckpointManager(tmp_path, keep=keep)
+    loss = {1: 9.0, 2: 1.0, 3: 2.0, 4: 7.0, 5: 8.0, 6: 6.0}
+    removed: list[int] = []
+    for step in loss:
+        saved = manager.save(step, tensors(step), metrics={"loss": loss[step]})
+        removed += saved.removed  # type: ignore[union-attr]
+    assert [info.step for info in manager.steps()] == left
+    assert sorted(removed + left) == list(loss)
+    best = manager.best("loss")
+    assert best is not None and best.step == min(left, key=lambda step: loss[step])
+    assert manager.best("loss", "higher").step == max(left, key=lambda step: loss[step])  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"keep": {"word": 1}}, ValueError),
+        ({"keep": {"best": (1, "loss", "word")}}, ValueError),
+        ({"keep": {"best": (1, "loss")}}, ValueError),
+        ({"keep": {"latest": "x"}}, TypeError),
+        ({"keep": {"latest": -1}}, ValueError),
+        ({"format": "word"}, ValueError),
+        ({"format": 5}, TypeError),
+        ({"every": "x"}, TypeError),
+        ({"max_bytes": -1}, (TypeError, ValueError, OverflowError)),
+    ],
+    ids=str,
+)
+def test_a_wrong_option_is_an_error(options: Any, error: Any, tmp_path: Path) -> None:
+    with pytest.raises(error):
+        stele.CheckpointManager(tmp_path, **options)
+
+
+def test_due_steps_and_removal(tmp_path: Path) -> None:
+    manager = stele.CheckpointManager(tmp_path, every=10)
+    assert [step for step in range(1, 31) if manager.due(step)] == [10, 20, 30]
+    for step in (10, 20):
+        manager.save(step, tensors(step))
+    manager.verify(10)
+    manager.remove(10)
+    assert [info.step for info in manager.steps()] == [20]
+    with pytest.raises(FileNotFoundError):
+        manager.open(10)
+    with pytest.raises(stele.Error):
+        manager.verify(10)
+    with pytest.raises(ValueError, match="lower"):
+        manager.best("loss", "highest")
+
+
+def test_a_damaged_step_is_skipped(tmp_path: Path) -> None:
+    manager = stele.CheckpointManager(tmp_path)
+    for step in (1, 2):
+        manager.save(step, tensors(step))
+    folder = tmp_path / manager.steps()[1].folder
+    (file,) = [path for path in folder.rglob("*.stele")]
+    data = bytearray(file.read_bytes())
+    data[80] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(ValueError):
+        manager.verify(2)
+    opened = manager.open()
+    assert opened is not None and opened.info.step == 1 and [step for step, _ in opened.skipped] == [2]
+    assert "::" not in opened.skipped[0][1]
+
+
+def test_a_background_save_copies_the_tensors_first(tmp_path: Path) -> None:
+    manager = stele.CheckpointManager(tmp_path, keep={"latest": 3})
+    model = {"w": np.zeros(1 << 20, np.float32)}
+    for step in range(1, 6):
+        model["w"][:] = step
+        assert manager.save(step, model, {"m": model}, background=True) is None
+        model["w"][:] = -1
+    finished = manager.wait()
+    assert [saved.info.step for saved in finished] == [1, 2, 3, 4, 5] and manager.wait() == []
+    for info in manager.steps():
+        opened = manager.open(info.step)
+        assert opened is not None
+        assert (opened.model["w"].numpy() == info.step).all() and (
+            opened.optimizer["m"]["w"].numpy() == info.step
+        ).all()
+
+
+def test_an_error_of_a_background_save_is_raised_by_wait(tmp_path: Path) -> None:
+    manager = stele.CheckpointManager(tmp_path / "run")
+    manager.save(1, tensors(1), background=True)
+    manager.wait()
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "run").write_text("a file")
+    with pytest.raises(stele.Error):
+        manager.save(2, tensors(2), background=True)
+        manager.wait()
+
+
+def test_a_manager_that_is_dropped_finishes_its_background_saves(tmp_path: Path) -> None:
+    run_python(
+        """
+import sys, numpy as np, stele
+manager = stele.CheckpointManager(sys.argv[1])
+manager.save(1, {"w": np.ones(1 << 21)}, background=True)
+""",
+        str(tmp_path),
+    )
+    assert [info.step for info in stele.CheckpointManager(tmp_path).steps()] == [1]
+
+
+def test_a_manager_can_be_dropped_during_a_background_save(tmp_path: Path) -> None:
+    run_python(
+        """
+import sys, numpy as np, stele
+for step in range(3):
+    manager = stele.CheckpointManager(sys.argv[1])
+    manager.save(step, {"w": np.ones(1 << 20)}, background=True)
+    del manager
+print([info.step for info in stele.CheckpointManager(sys.argv[1]).steps()])
+""",
+        str(tmp_path),
+        timeout=30,
+    )
+
+
+def test_the_same_step_twice_and_wrong_arguments(tmp_path: Path) -> None:
+    manager = stele.CheckpointManager(tmp_path)
+    manager.save(1, tensors(1))
+    try:
+        manager.save(1, tensors(2))
+    except stele.Error:
+        pass
+    opened = manager.open(1)
+    assert opened is not None and opened.model["w"][0, 0] in (1, 2)
+    for work in (
+        lambda: manager.save(2, {"w": object()}),
+        lambda: manager.save(2, tensors(2), state={"x": object()}),
+        lambda: manager.save("2", tensors(2)),
+        lambda: manager.save(2, tensors(2), metrics={"x": "y"}),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            work()
+    assert [info.step for info in manager.steps()] == [1]
+
+
+# --- torch ---
+
+
+def trained(make: Any, steps: int = 3) -> tuple[Any, Any]:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+    optimizer = make(torch, model)
+    train(torch, model, optimizer, steps)
+    return model, optimizer
+
+
+def train(torch: Any, model: Any, optimizer: Any, steps: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(torch.rand(16, 4, generator=generator)).square().mean()
+        loss.backward()
+        optimizer.step()
+
+
+def groups(torch: Any, model: Any) -> Any:
+    return torch.optim.AdamW(
+        [
+            {"params": model[0].parameters(), "lr": 0.01, "betas": (0.8, 0.99)},
+            {"params": model[2].parameters(), "weight_decay": 0.1},
+            {"params": model[1].parameters(), "amsgrad": True},
+        ],
+        lr=1e-3,
+    )
+
+
+OPTIMIZERS = {
+    "adam": lambda torch, model: torch.optim.Adam(model.parameters(), lr=0.1),
+    "sgd": lambda torch, model: torch.optim.SGD(model.parameters(), lr=0.1),
+    "momentum": lambda torch, model: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True),
+    "adamw with groups": groups,
+    "adagrad": lambda torch, model: torch.optim.Adagrad(model.parameters(), lr=0.1),
+    "rmsprop": lambda torch, model: torch.optim.RMSprop(model.parameters(), lr=0.01, momentum=0.5, centered=True),
+    "adadelta": lambda torch, model: torch.optim.Adadelta(model.parameters()),
+    "rprop": lambda torch, model: torch.optim.Rprop(model.parameters()),
+    "nadam": lambda torch, model: torch.optim.NAdam(model.parameters()),
+    "radam": lambda torch, model: torch.optim.RAdam(model.parameters()),
+    "adamax": lambda torch, model: torch.optim.Adamax(model.parameters()),
+    "asgd": lambda torch, model: torch.optim.ASGD(model.parameters()),
+    "adafactor": lambda torch, model: torch.optim.Adafactor(model.parameters()),
+    "lr tensor": lambda torch, model: torch.optim.Adam(model.parameters(), lr=torch.tensor(0.1), foreach=False),
+    "named": lambda torch, model: torch.optim.Adam(list(model.named_parameters()), lr=0.1),
+}
+
+
+FAST = ("adam", "sgd", "momentum", "adamw with groups", "lr tensor", "named")
+
+
+def equal_states(torch: Any, a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal_states(torch, a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(lambda x, y: equal_states(torch, x, y), a, b))
+    return type(a) is type(b) and a == b
+
+
+@pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in OPTIMIZERS])
+def test_a_resumed_optimizer_has_the_state_of_torch_and_trains_on_equally(name: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model, optimizer = trained(OPTIMIZERS[name])
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "a.pt")
+    manager = stele.CheckpointManager(tmp_path / "run")
+    manager.save(3, model, optimizer, background=True)
+    train(torch, model, optimizer, 2)
+    manager.wait()
+    before = torch.load(tmp_path / "a.pt")
+    other, resumed = trained(OPTIMIZERS[name], steps=0)
+    opened = manager.resume(other, resumed)
+    assert opened is not None and opened.info.step == 3
+    assert equal_states(torch, dict(other.state_dict()), dict(before["model"]))
+    assert equal_states(torch, resumed.state_dict(), before["optimizer"]), (resumed.state_dict(), before["optimizer"])
+    expected, expected_optimizer = trained(OPTIMIZERS[name], steps=0)
+    expected.load_state_dict(before["model"])
+    expected_optimizer.load_state_dict(before["optimizer"])
+    train(torch, other, resumed, 2)
+    train(torch, expected, expected_optimizer, 2)
+    assert equal_states(torch, dict(other.state_dict()), dict(expected.state_dict()))
+
+
+def test_a_resume_without_a_step_or_with_another_optimizer(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model, optimizer = trained(OPTIMIZERS["adam"])
+    manager = stele.CheckpointManager(tmp_path)
+    assert manager.resume(model, optimizer) is None
+    manager.save(1, model)
+    assert manager.resume(model) is not None
+    with pytest.raises(ValueError, match="no state of a torch optimizer"):
+        manager.resume(model, optimizer)
+    manager.save(2, model, optimizer)
+    with pytest.raises(ValueError, match="groups"):
+        manager.resume(model, groups(torch, model))
+    with pytest.raises(ValueError, match="groups"):
+        manager.resume(model, torch.optim.Adam(list(model.parameters())[1:]))
+    with pytest.raises(ValueError, match="not in the model"):
+        manager.save(3, model, torch.optim.Adam([torch.nn.Parameter(torch.ones(1))]))
+    with pytest.raises(RuntimeError, match="missing|shape"):
+        manager.resume(torch.nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="torch_optimizer"):
+        manager.save(3, model, state={"torch_optimizer": 1})
+    assert [info.step for info in manager.steps()] == [1, 2]
+
+
+def test_parameters_without_gradients_and_frozen_ones_resume(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.Adam(model.parameters())
+    train(torch, model, optimizer, 2)
+    manager = stele.CheckpointManager(tmp_path)
+    manager.save(1, model, optimizer)
+    other = torch.optim.Adam(model.parameters())
+    manager.resume(model, other)
+    assert equal_states(torch, other.state_dict(), optimizer.state_dict())
+
+
+def test_a_scheduler_and_other_state_go_with_the_step(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    model, optimizer = trained(OPTIMIZERS["momentum"])
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+    train(torch, model, optimizer, 1)
+    scheduler.step()
+    manager = stele.CheckpointManager(tmp_path)
+    manager.save(1, model, optimizer, state={"scheduler": scheduler.state_dict()})
+    other, resumed = trained(OPTIMIZERS["momentum"], steps=0)
+    second = torch.optim.lr_scheduler.CosineAnnealingLR(resumed, 10)
+    opened = manager.resume(other, resumed)
+    second.load_state_dict(opened.info.state["scheduler"])  # type: ignore[union-attr]
+    assert second.state_dict() == scheduler.state_dict()
+    assert equal_states(torch, resumed.state_dict(), optimizer.state_dict())

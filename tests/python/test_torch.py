@@ -1,0 +1,326 @@
+"""Torch tensors and modules."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import FORMATS, sample
+
+import stele
+
+torch = pytest.importorskip("torch")
+
+import stele.torch  # noqa: E402
+
+DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u64": torch.uint64,
+    "u32": torch.uint32,
+    "u16": torch.uint16,
+    "u8": torch.uint8,
+    "bool": torch.bool,
+    "c64": torch.complex64,
+    "c128": torch.complex128,
+    "f8_e4m3fn": torch.float8_e4m3fn,
+    "f8_e5m2": torch.float8_e5m2,
+    "f8_e4m3fnuz": torch.float8_e4m3fnuz,
+    "f8_e5m2fnuz": torch.float8_e5m2fnuz,
+    "f8_e8m0": torch.float8_e8m0fnu,
+}
+KINDS = {
+    "contiguous": lambda t: t,
+    "transposed": lambda t: t.t(),
+    "strided": lambda t: t[::2, 1::2],
+    "expanded": lambda t: t[:1].expand(5, -1),
+    "offset": lambda t: t[1:, 2:],
+    "empty": lambda t: t[:0],
+    "scalar": lambda t: t[0, 0],
+    "permuted": lambda t: t.view(4, 2, 3).permute(2, 0, 1),
+    "diagonal": lambda t: t.as_strided((4,), (7,)),
+}
+
+
+def bits(tensor: Any) -> Any:
+    """Returns shape, dtype and bytes of a tensor."""
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return tuple(tensor.shape), tensor.dtype, bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""
+
+
+def make(dtype: str) -> Any:
+    raw = sample(dtype, (4, 6)).view(np.uint8)
+    return torch.from_numpy(raw.copy()).view(DTYPES[dtype]).reshape(4, 6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_tensors_of_every_dtype_in_every_memory_order_come_back(dtype: str) -> None:
+    tensors = {name: kind(make(dtype)) for name, kind in KINDS.items()}
+    file = stele.open(stele.save(tensors, format="stele"))
+    assert all(tensor.dtype == dtype for tensor in file.values())
+    for found in (file.torch(), {name: tensor.torch() for name, tensor in file.items()}, file.torch(copy=True)):
+        assert {name: bits(tensor) for name, tensor in found.items()} == {name: bits(t) for name, t in tensors.items()}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_tensors_are_read_from_a_mapped_file(dtype: str, tmp_path: Path) -> None:
+    tensor = make(dtype)
+    stele.torch.save_file({"a": tensor, "e": tensor[:0], "s": tensor[0, 0]}, tmp_path / "a.stele")
+    file = stele.open(tmp_path / "a.stele")
+    loaded = stele.torch.load_file(tmp_path / "a.stele")
+    assert (
+        bits(loaded["a"]) == bits(tensor)
+        and bits(loaded["e"]) == bits(tensor[:0])
+        and bits(loaded["s"]) == bits(tensor[0, 0])
+    )
+    view = file["a"].torch()
+    view.view(torch.uint8).fill_(1)  # private
+    assert bits(file["a"].torch()) == bits(tensor) and bits(stele.open(tmp_path / "a.stele")["a"].torch()) == bits(
+        tensor
+    )
+    out = torch.zeros_like(tensor)
+    file["a"].read_into(out)
+    assert bits(out) == bits(tensor)
+    turned = torch.zeros(6, 4, dtype=tensor.dtype).t()
+    file["a"].read_into(turned)
+    assert bits(turned) == bits(tensor)
+
+
+def test_the_numbers_of_bf16_and_f8_are_those_of_torch() -> None:
+    for dtype in ("bf16", "f8_e4m3fn", "f8_e5m2", "f8_e8m0"):
+        tensor = make(dtype)
+        file = stele.open(stele.save({"a": tensor}, format="safetensors"))
+        np.testing.assert_array_equal(file["a"].numpy().astype(np.float32), tensor.float().numpy())
+        assert bits(stele.open(stele.save({"a": file["a"].numpy()}, format="safetensors"))["a"].torch()) == bits(tensor)
+
+
+def test_a_dtype_that_torch_lacks_is_a_type_error_with_the_name() -> None:
+    file = stele.open(stele.save({"i": sample("i4"), "f": sample("f6_e2m3")}, format="stele"))
+    for name in file:
+        with pytest.raises(TypeError, match=file[name].dtype):
+            file[name].torch()
+    with pytest.raises(TypeError, match=r"\bi\b"):
+        file.torch()
+
+
+def test_dlpack_of_tensors() -> None:
+    file = stele.open(stele.save({"a": make("f32"), "b": make("bf16"), "c": make("i64")}, format="safetensors"))
+    for name, dtype in (("a", "f32"), ("b", "bf16"), ("c", "i64")):
+        assert bits(torch.from_dlpack(file[name])) == bits(make(dtype))
+    assert torch.as_tensor(file["a"].numpy(copy=True)).dtype == torch.float32
+
+
+def test_read_into_converts_and_refuses(tmp_path: Path) -> None:
+    stele.save({"a": np.arange(6, dtype=np.float32).reshape(2, 3)}, tmp_path / "a.stele")
+    tensor = stele.open(tmp_path / "a.stele")["a"]
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):
+        out = torch.zeros(2, 3, dtype=dtype)
+        tensor.read_into(out)
+        assert torch.equal(out.float(), torch.arange(6.0).view(2, 3))
+    parameter = torch.nn.Parameter(torch.zeros(2, 3))
+    tensor.read_into(parameter)
+    assert torch.equal(parameter.data, torch.arange(6.0).view(2, 3))
+
+    class Own(torch.Tensor):
+        pass
+
+    own = torch.zeros(2, 3).as_subclass(Own)
+    tensor.read_into(own)
+    assert float(own.sum()) == 15
+    for wrong, error in (
+        (torch.zeros(3, 2), ValueError),
+        (torch.zeros(2, 3, dtype=torch.int32), TypeError),
+        (torch.zeros(2, 3, device="meta"), ValueError),
+    ):
+        with pytest.raises(error):
+            tensor.read_into(wrong)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.eye(3).to_sparse(),
+        lambda: torch.zeros(2, device="meta"),
+        lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+        lambda: torch.eye(4).to_sparse_csr(),
+    ],
+    ids=["sparse", "meta", "nested", "csr"],
+)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested", "ignore:Sparse CSR")
+def test_a_tensor_without_plain_memory_is_a_type_error_with_its_name(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"layer\.w"):
+        stele.save({"layer": {"w": make()}}, format="stele")
+
+
+def test_conjugates_and_negatives_are_their_values() -> None:
+    z = torch.complex(torch.arange(6.0), torch.arange(6.0) + 1).view(2, 3)
+    tensors = {"z": z, "conj": z.conj(), "imag": z.conj().imag, "t": z.mT.conj(), "real": z.real}
+    assert tensors["conj"].is_conj() and tensors["imag"].is_neg()
+    file = stele.open(stele.save(tensors, format="stele"))
+    assert all(bits(file[name].torch()) == bits(tensor) for name, tensor in tensors.items())
+
+
+class Lazy(Mapping[str, Any]):
+    """A mapping that makes a new tensor at each access."""
+
+    def __init__(self, make: Any) -> None:
+        self._make = make
+
+    def __getitem__(self, name: str) -> Any:
+        return self._make(int(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(20))
+
+    def __len__(self) -> int:
+        return 20
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda i: torch.full((1000,), float(i)),
+        lambda i: torch.full((1000,), complex(i, i)).conj(),
+        lambda i: torch.full((1000, 2), float(i)).t(),
+        lambda i: torch.full((1000,), complex(i, i)).conj().imag,
+    ],
+)
+def test_tensors_that_a_mapping_makes_on_access_are_not_confused(make: Any) -> None:
+    """The allocator reuses the address of a tensor that was freed."""
+    found = stele.open(stele.save(Lazy(make), format="stele")).torch()
+    assert [i for i in range(20) if bits(found[str(i)]) != bits(make(i))] == []
+
+
+def test_shared_tensors_are_ties_and_views_are_not() -> None:
+    base = torch.arange(1000.0)
+    tensors = {"a": base, "b": base, "head": base[:500], "turned": base.view(10, 100).t(), "same": base.view(1000)}
+    data = stele.save(tensors, format="stele")
+    file = stele.open(data)
+    assert all(bits(file[name].torch()) == bits(tensor) for name, tensor in tensors.items())
+    assert len(set(file._model.leaves().values())) == 3
+    for format in ("safetensors", "pytorch", "gguf", "npz"):
+        copied = stele.open(stele.save(tensors, format=format))
+        assert all(bits(copied[name].torch()) == bits(tensor) for name, tensor in tensors.items())
+
+
+def module() -> Any:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        OrderedDict(
+            embed=torch.nn.Embedding(5, 4), norm=torch.nn.BatchNorm1d(4), head=torch.nn.Linear(4, 5, bias=False)
+        )
+    )
+    net.head.weight = net.embed.weight
+    return net
+
+
+def same(a: Any, b: Any) -> bool:
+    left, right = a.state_dict(), b.state_dict()
+    return list(left) == list(right) and all(bits(left[name]) == bits(right[name]) for name in left)
+
+
+@pytest.mark.parametrize("format", ["safetensors", "stele", "pytorch", "npz", "gguf", "flax", "onnx", "burnpack"])
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_module_is_saved_and_loaded(format: str, assign: bool, tmp_path: Path) -> None:
+    path = tmp_path / ("a" + FORMATS[format])
+    net = module()
+    stele.torch.save_model(net, path)
+    torch.manual_seed(5)
+    with torch.device("meta" if assign else "cpu"):
+        other = torch.nn.Sequential(
+            OrderedDict(
+                embed=torch.nn.Embedding(5, 4), norm=torch.nn.BatchNorm1d(4), head=torch.nn.Linear(4, 5, bias=False)
+            )
+        )
+    assert stele.torch.load_model(other, path, assign=assign) == ([], [])
+    assert same(other, net)
+    assert not any(parameter.is_meta for parameter in other.parameters())
+
+
+def test_torch_loads_what_stele_saves_and_the_other_way(tmp_path: Path) -> None:
+    net = module()
+    stele.torch.save_model(net, tmp_path / "a.pt")
+    loaded = torch.load(tmp_path / "a.pt", weights_only=True)
+    assert all(bits(loaded[name]) == bits(tensor) for name, tensor in net.state_dict().items())
+    assert loaded["head.weight"].data_ptr() == loaded["embed.weight"].data_ptr()
+    torch.save(net.state_dict(), tmp_path / "b.pt")
+    other = module()
+    torch.nn.init.zeros_(other.embed.weight)
+    stele.torch.load_model(other, tmp_path / "b.pt")
+    assert same(other, net)
+
+
+def test_load_model_is_strict_before_it_changes_anything(tmp_path: Path) -> None:
+    net = module()
+    state = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    stele.save({**state, "more": torch.ones(1)}, tmp_path / "more.stele")
+    stele.save({name: tensor for name, tensor in state.items() if name != "norm.bias"}, tmp_path / "less.stele")
+    stele.save({**state, "norm.bias": torch.ones(7)}, tmp_path / "shape.stele")
+    other = module()
+    torch.nn.init.zeros_(other.embed.weight)
+    before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
+    for name, message in (
+        ("more", "unexpected: more"),
+        ("less", r"missing: norm\.bias"),
+        ("shape", r"norm\.bias.*\[7\]"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            stele.torch.load_model(other, tmp_path / f"{name}.stele")
+        assert all(torch.equal(tensor, before[n]) for n, tensor in other.state_dict().items())
+    with pytest.raises(RuntimeError, match="norm"):
+        stele.torch.load_model(other, tmp_path / "shape.stele", strict=False)
+    assert stele.torch.load_model(other, tmp_path / "more.stele", strict=False) == ([], ["more"])
+    assert stele.torch.load_model(other, tmp_path / "less.stele", False) == (["norm.bias"], [])
+    assert same(other, net)
+
+
+def test_load_model_converts_dtypes_and_reports_progress(tmp_path: Path) -> None:
+    net = module()
+    stele.torch.save_model(net.half(), tmp_path / "half.safetensors")
+    other = module()
+    stele.torch.load_model(other, tmp_path / "half.safetensors")
+    assert other.embed.weight.dtype == torch.float32 and torch.equal(other.embed.weight, net.embed.weight.float())
+    with stele.open(tmp_path / "half.safetensors") as file:
+        stele.torch.load_model(other, file)
+        file["norm.bias"].torch()  # the file of the caller stays open
+    model = torch.nn.Linear(1000, 1000)
+    stele.torch.save_model(model, tmp_path / "big.stele")
+    calls: list[tuple[int, int]] = []
+    stele.torch.load_model(model, tmp_path / "big.stele", progress=lambda done, total: calls.append((done, total)))
+    assert [call[0] for call in calls] == sorted(call[0] for call in calls) and calls[-1][0] == calls[-1][
+        1
+    ] == 4_004_000
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+def test_a_loaded_module_holds_no_file(tmp_path: Path) -> None:
+    net = module()
+    stele.torch.save_model(net, tmp_path / "a.stele")
+    stele.torch.load_model(net, tmp_path / "a.stele", assign=True)
+    assert "a.stele" not in Path("/proc/self/maps").read_text()
+
+
+def test_values_beside_tensors_and_scalars_of_torch() -> None:
+    file = stele.open(
+        stele.save({"a": torch.tensor(3), "b": torch.tensor(1.5), "n": 4, "l": [torch.ones(1), 2]}, format="stele")
+    )
+    assert dict(file.values) == {"n": 4, "l.1": 2}
+    assert file["a"].dtype == "i64" and file["a"].shape == () and file["a"].torch().item() == 3
+
+
+def test_ml_dtypes_arrays_become_torch_tensors() -> None:
+    array = np.arange(6).astype(ml_dtypes.bfloat16)
+    assert torch.equal(
+        stele.open(stele.save({"a": array}, format="stele"))["a"].torch(), torch.arange(6).to(torch.bfloat16)
+    )
