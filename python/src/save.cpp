@@ -37,11 +37,12 @@ struct ArrayLeaf {
   std::vector<std::ptrdiff_t> strides;  // in bytes; empty: row-major without gaps
   std::size_t element = 1;
   std::size_t swap = 1;  // bytes of a unit whose order is reversed; 1: none
+  bool boolean = false;  // a byte that is not 0 means 1, as for NumPy; files have 1
 };
 
 const std::byte* view(const void* at, std::uint64_t) {
   const auto& leaf = *static_cast<const ArrayLeaf*>(at);
-  return leaf.strides.empty() && leaf.swap == 1 ? leaf.address : nullptr;
+  return leaf.strides.empty() && leaf.swap == 1 && !leaf.boolean ? leaf.address : nullptr;
 }
 
 template <std::size_t Size>
@@ -74,6 +75,9 @@ Status read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::
         gather<16>(leaf, first, out);
         break;
     }
+  }
+  if (leaf.boolean) {
+    std::transform(out.begin(), out.end(), out.begin(), [](std::byte b) { return std::byte{b != std::byte{0}}; });
   }
   if (leaf.swap > 1) {
     for (std::size_t i = 0; i + leaf.swap <= out.size(); i += leaf.swap) {
@@ -114,6 +118,7 @@ class Build {
     leaf->address = reinterpret_cast<const std::byte*>(nb::cast<std::uintptr_t>(row[4]));
     if (!row[5].is_none()) leaf->strides = nb::cast<std::vector<std::ptrdiff_t>>(row[5]);
     leaf->element = std::max(1U, element_size(dtype));
+    leaf->boolean = dtype == DType::boolean;
     if (nb::cast<bool>(row[6])) leaf->swap = swap_unit(dtype);
     return add(row, dtype, std::move(leaf), nb::borrow(row[3]));
   }

@@ -591,3 +591,10 @@ def test_optimizer_state_is_saved_in_formats_of_checkpoints(tmp_path: Path) -> N
     with pytest.raises(stele.FormatError) as error:
         stele.save(weights, tmp_path / "b.safetensors", optimizer=state)
     assert error.value.code == "unsupported"
+
+
+def test_a_byte_of_a_bool_that_is_not_0_is_true(tmp_path: Path) -> None:
+    odd = np.frombuffer(b"\0\1\2\xff", bool)
+    for array in (odd, odd[::-1]):
+        stele.save({"a": array}, tmp_path / "a.stele")
+        assert list(stele.open(tmp_path / "a.stele")["a"].numpy()) == [bool(b) for b in array]
