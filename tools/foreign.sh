@@ -42,9 +42,13 @@ EOF
 fi
 
 cmake --preset dev -B "$folder/build" -D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/foreign.cmake" -D STELE_TRIPLET="$triplet" \
-  -D CMAKE_CXX_COMPILER="$triplet-g++" \
+  -D CMAKE_CXX_COMPILER="$triplet-g++" -D CMAKE_CXX_FLAGS=-Wno-psabi \
   -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF -D CMAKE_DISABLE_FIND_PACKAGE_Protobuf=ON \
   -D STELE_TEST_FILES="$(IFS=';' && echo "${tests[*]}")"
 cmake --build "$folder/build" -j "$jobs" --target stele_tests
+run=("qemu-$machine" -L "/usr/$triplet")
+if [ "$arch" = i386 ] && [ "$(uname -m)" = x86_64 ]; then  # the machine runs it itself
+  run=("/usr/$triplet/lib/ld-linux.so.2" --library-path "/usr/$triplet/lib:$folder/sysroot/usr/lib/i386-linux-gnu")
+fi
 cd tests
-"qemu-$machine" -L "/usr/$triplet" "$folder/build/tests/stele_tests"
+"${run[@]}" "$folder/build/tests/stele_tests"
