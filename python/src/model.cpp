@@ -31,6 +31,14 @@ command::Opening opening_of(const nb::dict& options) {
 
 Result<Model> open_path(const std::string& path, const command::Opening& opening) {
   STELE_TRY_ASSIGN(const LoadOptions options, command::load_options(opening, 0));
+  const auto source = Input(path).open("", options);
+  const auto found = source ? format_of_content(**source) : source.error();
+  // Most formats have no settings: the file need not be opened again.
+  if (found && !(*source)->is_folder() && command::as_checkpoints(**found) == nullptr && opening.tag.empty() &&
+      opening.part.empty() && !opening.ignore_checksums) {
+    STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(**found, *source, options));
+    return Model(std::move(snapshot), {std::shared_ptr<const Format>(), *found});
+  }
   STELE_TRY_ASSIGN(auto format, command::input_format(path, opening, options));
   STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(*format, path, options));
   if (!opening.part.empty()) {

@@ -377,7 +377,8 @@ class File(Mapping[str, Tensor]):
     ) -> list[np.ndarray[Any, Any]]:
         """Returns arrays of leaves of `size` bytes together, before view_as()."""
         reader = self._reader
-        if size <= _LONG_READ_BYTES:
+        views = not copy and len(leaves) <= 64 and all(reader.viewable(leaf, trust) for leaf in leaves)
+        if views or size <= _LONG_READ_BYTES:
             arrays: list[np.ndarray[Any, Any]] = reader.arrays(leaves, copy, writable, trust, progress)
             return arrays
         stoppable = Stoppable(progress)
