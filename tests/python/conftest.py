@@ -28,8 +28,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("stele")
 
-SHARED = Path(os.environ.get("STELE_SHARED", "/work/shared"))
 ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared"
 FORMATS = stele.formats()
 # AddressSanitizer needs much address space, and keeps freed memory.
 ASAN = "asan" in os.environ.get("LD_PRELOAD", "")
