@@ -375,7 +375,7 @@ def test_a_bool_that_is_neither_0_nor_1_is_an_error_in_every_way_of_reading(tmp_
 def test_files_of_the_corpora_are_errors_or_read(tmp_path: Path) -> None:
     corpora = [path for path in (ROOT / "tests" / "fuzz", SHARED / "fixtures") if path.exists()]
     if not corpora:
-        pytest.skip("tests/fuzz and /work/shared are missing")
+        pytest.skip("tests/fuzz and ../shared are missing")
     code = (
         READ
         + """
