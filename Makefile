@@ -246,7 +246,8 @@ windows: deps
 	$(call build,windows,stele_tests stele_command)
 	tests/windows/run.sh build/windows
 
-# The module is in the preset release, whose objects it shares.
+# The module is in the preset release, whose objects it shares. PYTEST: options of pytest.
+PYTEST ?=
 build/python/venv/installed: tests/python/requirements.txt $(if $(TORCH),tests/python/torch.txt)
 	$(call venv,,$(addprefix -r ,$^))
 define build_python
@@ -255,7 +256,7 @@ define build_python
 endef
 python: deps build/python/venv/installed
 	$(build_python)
-	cd tests/python && PYTHONPATH=$(CURDIR)/build/release/python $(CURDIR)/build/python/venv/bin/python -m pytest -q
+	cd tests/python && PYTHONPATH=$(CURDIR)/build/release/python $(CURDIR)/build/python/venv/bin/python -m pytest -q $(PYTEST)
 
 build/wheel/venv/installed: tests/python/wheel.txt
 	$(venv)
