@@ -322,7 +322,7 @@ class Reader {
 
 }  // namespace
 
-void bind_arrays(nb::module_& module, nb::class_<Model>& /*model*/) {
+void bind_arrays(nb::module_& module) {
   nb::class_<Reader>(module, "Reader")
       .def(nb::init<nb::object>(), nb::arg("model"))
       .def("arrays", &Reader::arrays, nb::arg("leaves"), nb::arg("copy"), nb::arg("writable"), nb::arg("trust"),

@@ -1,4 +1,4 @@
-// What the sources of the Python module share. Functions here need the GIL, unless they say otherwise.
+// The sources of the Python module share these functions, which need the GIL unless they say otherwise.
 #pragma once
 
 #include <cstdint>
@@ -111,8 +111,11 @@ class Model {
   std::shared_ptr<const Format> format_;
 };
 
+/// Returns a checkpoint of a model and {kind: model of arrays}.
+Checkpoint checkpoint_of(const Model& model, const nb::dict& optimizer);
+
 void bind_model(nb::module_& module);
-void bind_arrays(nb::module_& module, nb::class_<Model>& model);
+void bind_arrays(nb::module_& module);
 void bind_save(nb::module_& module);
 void bind_transforms(nb::module_& module);
 void bind_command(nb::module_& module);

@@ -119,14 +119,6 @@ class Manager {
   }
 
  private:
-  static Checkpoint checkpoint_of(const Model& model, const nb::dict& optimizer) {
-    Checkpoint checkpoint;
-    checkpoint.parameters = model.snapshot();
-    for (const auto& [kind, arrays] : optimizer) {
-      checkpoint.optimizer.set_snapshot(nb::cast<std::string>(kind), nb::cast<const Model*>(arrays)->snapshot());
-    }
-    return checkpoint;
-  }
   static StepValues values_of(const nb::dict& metrics, const nb::dict& state) {
     StepValues values;
     for (const auto& [name, value] : metrics)

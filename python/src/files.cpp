@@ -40,7 +40,8 @@ class BufferSource final : public Source {
   Reference object_;
 };
 
-/// What a file object raised last, and which source or sink called it: becomes the cause of the error that it leads to.
+/// The last exception of a file object, and the source or sink that called it. The error that it leads to gets it as
+/// its cause.
 struct {
   const void* owner = nullptr;
   PyObject* exception = nullptr;

@@ -48,6 +48,11 @@ Result<Model> open_path(const std::string& path, const command::Opening& opening
 }
 
 Result<Model> open_source(const SourcePtr& source, const command::Opening& opening) {
+  if (!opening.tag.empty() || opening.ignore_checksums) {
+    return Error(Errc::invalid_argument,
+                 "a tag, or checksums to ignore, can be chosen only for a file opened by its path")
+        .file(source->name());
+  }
   STELE_TRY_ASSIGN(const LoadOptions options, command::load_options(opening, 0));
   STELE_TRY_ASSIGN(const Format* const format, format_of_content(*source));
   STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(*format, source, options));
@@ -190,9 +195,8 @@ void bind_model(nb::module_& module) {
       .def("annotations", annotations, nb::arg("leaf"))
       .def("stats", stats, nb::arg("leaf"))
       .def("checkpoint", checkpoint, nb::arg("path"), nb::arg("options"))
-      .def("has_other_dtypes", has_other_dtypes)
-      .def("left_out", [](const Model& m) { return m.snapshot().data()->left_out; });
-  bind_arrays(module, model);
+      .def("has_other_dtypes", has_other_dtypes);
+  bind_arrays(module);
   module.def("open", open_any, nb::arg("input"), nb::arg("options"));
   module.def("formats", [] {
     nb::list list;

@@ -7,10 +7,10 @@
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/gguf.hpp>
-#include <stele/training.hpp>
 
 #include "bindings.hpp"
 #include "commands.hpp"
+#include "snapshot/data.hpp"
 
 namespace stele::python {
 
@@ -90,7 +90,7 @@ Status read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::
 
 constexpr LeafOps array_ops{.view = view, .read = read};
 
-/// What keeps the memory of a model's arrays: references to Python objects, and the leaves.
+/// Keeps the memory of a model's arrays: references to Python objects, and the leaves.
 struct Kept {
   std::vector<std::unique_ptr<ArrayLeaf>> leaves;
   nb::list references;
@@ -172,8 +172,10 @@ class Build {
   std::vector<const void*> others_;
 };
 
-/// Returns a model of arrays, of tensors of other models, and of values.
-Model build(const nb::list& rows, const nb::dict& values, const nb::dict& metadata, nb::handle properties) {
+/// Returns a model of arrays, of tensors of other models, and of values. `whole`: the file with all of the tensors,
+/// whose other parts are losses of a save; or null.
+Model build(const nb::list& rows, const nb::dict& values, const nb::dict& metadata, nb::handle properties,
+            const Model* whole) {
   Build build(nb::len(rows) + nb::len(values));
   std::vector<std::uint32_t> nodes;
   for (const nb::handle item : rows) {
@@ -183,6 +185,7 @@ Model build(const nb::list& rows, const nb::dict& values, const nb::dict& metada
   for (const auto& [name, value] : values) build.value(name, value);
   build.builder().set_metadata(to_strings(metadata));
   if (!properties.is_none()) build.builder().set_properties(to_value(properties));
+  if (whole != nullptr) build.builder().data().left_out = whole->snapshot().data()->left_out;
   return {build.finish(), nullptr};
 }
 
@@ -206,7 +209,6 @@ Saving saving_of(const nb::dict& options) {
     if (name == "allow_overflow") s.options.convert.allow_overflow = nb::cast<bool>(value);
     if (name == "dry_run") s.options.dry_run = nb::cast<bool>(value);
     if (name == "overwrite") s.options.file.overwrite = nb::cast<bool>(value);
-    if (name == "allow_nonatomic") s.options.file.allow_nonatomic = nb::cast<bool>(value);
     if (name == "threads") s.options.threads = nb::cast<unsigned>(value);
     if (name == "durability") {
       const auto text = nb::cast<std::string>(value);
@@ -217,28 +219,12 @@ Saving saving_of(const nb::dict& options) {
   return s;
 }
 
-/// The checkpoint to save: a model, and what else its dict has.
-Checkpoint checkpoint_of(const Model& model, const nb::dict& parts) {
-  Checkpoint checkpoint;
-  checkpoint.parameters = model.snapshot();
-  for (const auto& [key, value] : parts) {
-    const auto name = nb::cast<std::string>(key);
-    if (name == "optimizer") {
-      for (const auto& [kind, state] : nb::cast<nb::dict>(value)) {
-        checkpoint.optimizer.set_snapshot(nb::cast<std::string>(kind), nb::cast<const Model*>(state)->snapshot());
-      }
-    }
-    if (name == "training") checkpoint.training = unwrap(TrainingConfig::parse(nb::cast<std::string>(value)));
-  }
-  return checkpoint;
-}
-
 /// Saves to a path, a file object, or (None) to bytes. Returns the report, the path, and the bytes or None.
-nb::tuple save_model(const Model& model, nb::object target, const nb::dict& parts, const nb::dict& named,
+nb::tuple save_model(const Model& model, nb::object target, const nb::dict& optimizer, const nb::dict& named,
                      nb::object function) {
   Saving saving = saving_of(named);
-  const Checkpoint checkpoint = checkpoint_of(model, parts);
-  const bool whole = nb::len(parts) != 0;
+  const Checkpoint checkpoint = checkpoint_of(model, optimizer);
+  const bool whole = nb::len(optimizer) != 0;
   const bool is_path = PyUnicode_Check(target.ptr());
   saving.convert.out = is_path ? string_of(target) : "";
   BufferSink buffer;
@@ -273,11 +259,29 @@ nb::tuple save_model(const Model& model, nb::object target, const nb::dict& part
   return nb::make_tuple(to_python(report), text(path), bytes);
 }
 
+/// Returns the model with more metadata, and with other properties unless they are None.
+Model with_metadata(const Model& model, const nb::dict& metadata, nb::handle properties) {
+  Snapshot snapshot = stele::with_metadata(model.snapshot(), to_strings(metadata));
+  if (!properties.is_none()) snapshot = with_properties(snapshot, to_value(properties));
+  return {std::move(snapshot), model.format()};
+}
+
 }  // namespace
 
+Checkpoint checkpoint_of(const Model& model, const nb::dict& optimizer) {
+  Checkpoint checkpoint;
+  checkpoint.parameters = model.snapshot();
+  for (const auto& [kind, arrays] : optimizer) {
+    checkpoint.optimizer.set_snapshot(nb::cast<std::string>(kind), nb::cast<const Model*>(arrays)->snapshot());
+  }
+  return checkpoint;
+}
+
 void bind_save(nb::module_& module) {
-  module.def("build", build, nb::arg("rows"), nb::arg("values"), nb::arg("metadata"), nb::arg("properties").none());
-  module.def("save", save_model, nb::arg("model"), nb::arg("target").none(), nb::arg("parts"), nb::arg("options"),
+  module.def("build", build, nb::arg("rows"), nb::arg("values"), nb::arg("metadata"), nb::arg("properties").none(),
+             nb::arg("whole") = nb::none());
+  module.def("with_metadata", with_metadata, nb::arg("model"), nb::arg("metadata"), nb::arg("properties").none());
+  module.def("save", save_model, nb::arg("model"), nb::arg("target").none(), nb::arg("optimizer"), nb::arg("options"),
              nb::arg("progress").none());
 }
 

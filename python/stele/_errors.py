@@ -40,6 +40,13 @@ class Report(Sequence[Row]):
         self._rows = [Row(*row) for row in rows]
         self._text = text
 
+    def add(self, what: str, path: str, detail: str = "") -> None:
+        """Adds a row."""
+        row = Row(what, path, detail)
+        self._rows.append(row)
+        if self._text:
+            self._text += f"\n{what}: {path}: {detail}"
+
     def __len__(self) -> int:
         return len(self._rows)
 

@@ -82,11 +82,8 @@ def save(
         durability=durability, allow_loss=allow_loss, allow_overflow=allow_overflow, overwrite=overwrite,
         dry_run=dry_run, threads=threads,
     )
-    parts: dict[str, Any] = {}
-    if optimizer:
-        states = {kind: model_of(state) for kind, state in optimizer.items()}
-        kept.append(states)
-        parts["optimizer"] = {kind: state for kind, (state, _) in states.items()}
+    states = {kind: model_of(state) for kind, state in (optimizer or {}).items()}
+    arrays = {kind: state for kind, (state, _) in states.items()}
     if path is None and format is None:
         raise ValueError("save: bytes need a format, such as format='safetensors'")
     target = file_name(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else path
@@ -96,8 +93,11 @@ def save(
         if format is None:
             raise ValueError("save: a file object needs a format, such as format='safetensors'")
     stoppable = Stoppable(progress)
-    report, _, data = interruptible(lambda: _stele.save(model, target, parts, options, stoppable), stoppable.stop)
-    del kept
+    report, _, data = interruptible(lambda: _stele.save(model, target, arrays, options, stoppable), stoppable.stop)
+    for entry in kept:
+        if isinstance(entry, _Empty):
+            report.add("lost", entry.name, "an empty dict or list")
+    del kept, states
     return report if data is None else data
 
 
@@ -114,6 +114,8 @@ def model_of(
         return tensors._model, [tensors]
     gathering = _Gathering()
     if isinstance(tensors, File):
+        if not values and not ties:
+            return _stele.with_metadata(tensors._model, dict(metadata or {}), properties and dict(properties)), [tensors]
         gathering.file(tensors)
         metadata = {**tensors.metadata, **(metadata or {})}
         properties = properties if properties is not None else tensors.properties
@@ -130,8 +132,16 @@ def model_of(
         gathering.values,
         dict(metadata or {}),
         None if properties is None else dict(properties),
+        tensors._model if isinstance(tensors, File) else None,
     )
     return model, gathering.kept
+
+
+class _Empty:
+    """The name of an empty container, which no file stores."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 class _Gathering:
@@ -162,6 +172,9 @@ class _Gathering:
                 self._leaf(_join(prefix, below), tensor)
             for below, value in entry._model.values().items():
                 self.value(_join(prefix, below), value)
+        elif isinstance(entry, (Mapping, list, tuple)) and len(entry) == 0 and not hasattr(entry, "__array__"):
+            if prefix is not None:
+                self.kept.append(_Empty(prefix))
         elif isinstance(entry, Mapping):
             for key, below in entry.items():
                 if not isinstance(key, str):

@@ -110,7 +110,7 @@ def load_model(
 ) -> tuple[list[str], list[str]]:
     """Loads a module's parameters and buffers, by PyTorch's names, straight into their memory.
 
-    All names, shapes and dtypes are compared before the first tensor changes.
+    All names and shapes are compared before the first tensor changes. Another dtype is converted, as in PyTorch.
 
     Args:
         strict: missing or unexpected names are an error (RuntimeError), as in ``load_state_dict``.

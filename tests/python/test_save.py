@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import DTYPES, FORMATS, KINDS, NEEDS_LAYOUT, SINGLE, array_of_kind, equal_bits, run_python, sample
+from conftest import DTYPES, FORMATS, KINDS, NEEDS_LAYOUT, ROOT, SINGLE, array_of_kind, equal_bits, run_python, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -598,3 +598,20 @@ def test_a_byte_of_a_bool_that_is_not_0_is_true(tmp_path: Path) -> None:
     for array in (odd, odd[::-1]):
         stele.save({"a": array}, tmp_path / "a.stele")
         assert list(stele.open(tmp_path / "a.stele")["a"].numpy()) == [bool(b) for b in array]
+
+
+def test_an_empty_container_is_a_row(tmp_path: Path) -> None:
+    report = stele.save({"a": np.ones(1), "b": {}, "c": {"d": []}}, tmp_path / "a.stele")
+    assert report.paths("lost") == ["b", "c.d"]
+
+
+@pytest.mark.parametrize("more", [{"metadata": {"k": "v"}}, {"values": {"epoch": 1}}])
+def test_what_a_file_has_besides_tensors_is_a_row_of_its_save(tmp_path: Path, more: dict[str, Any]) -> None:
+    file = stele.open(ROOT / "tests/formats/onnx/data/fold_21.onnx")
+    report = stele.save(file, tmp_path / "a.stele", **more)
+    assert list(report) == [("lost", "", "the graph: only its tensors are saved")]
+
+
+def test_a_tag_of_bytes_is_an_error() -> None:
+    with pytest.raises(stele.FormatError, match="opened by its path"):
+        stele.open(stele.save({"a": np.ones(1)}, format="stele"), tag="x")
