@@ -2,7 +2,7 @@
 #
 #   make demo                 build and run programs of examples/programs/ and the command: what stele does, in 50 lines
 #   make test                 build with g++ and run all tests
-#   make check-PRESET         build and test with another preset: dev-clang asan-ubsan tsan
+#   make check-PRESET         build and test with another preset: dev-clang asan-ubsan tsan cxx23
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
@@ -38,7 +38,8 @@
 #   make windows              tests and the command for Windows, by MinGW, under Wine (installs both; builds the libraries)
 #   make python               build the Python module and run its tests (Python packages in build/python/venv; TORCH=1: also
 #                             with PyTorch, 6 GB); python-asan: the same with sanitizers; bench-python: its speed beside safetensors and PyTorch
-#   make wheel                the module as a wheel and as sources, in build/wheel
+#   make wheel                the module as a wheel and as sources, in build/wheel; wheel-2.28: a wheel for glibc 2.28 and
+#                             CPython 3.12, in build/wheel-2.28 (by zig; PYTHON312: a Python 3.12 or later)
 #   make module               `import stele;` by clang-19 (installs it; CMake 4 and Ninja from PyPI in build/module/venv)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
 #   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/generated/onnx-operators.md (TORCH=1: PyTorch's, too;
@@ -50,6 +51,8 @@
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
 #   make interop-gguf         GGUF files both ways against gguf-py, llama.cpp and transformers (Python, in build/interop-gguf, 6 GB);
 #                             bench-gguf: codecs of blocks compared with those of ggml and gguf-py
+#   make remote               URLs against moto, versitygw (built with Go) and nginx: files up and down, signatures, TLS, kills, faults
+#                             (Python, in build/remote); bench-remote: speed at 30 ms of latency
 #   make interop              check files against other programs (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -71,8 +74,8 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows macos zig libcxx module python python-asan bench-python wheel interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
-.PHONY: format format-check tidy clean
+.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized bench-gguf
+.PHONY: format format-check tidy clean remote bench-remote
 
 deps:
 	@tools/deps.sh all
@@ -274,6 +277,12 @@ wheel: deps build/wheel/venv/installed
 	@tools/deps.sh python
 	tools/wheel.sh $(JOBS)
 
+PYTHON312 ?= python3.12
+build/wheel-2.28/venv/installed: tests/python/wheel.txt
+	$(call venv,$(PYTHON312) -m venv,-r $< cmake==4.4.5)
+wheel-2.28: deps build/wheel-2.28/venv/installed
+	GLIBC=2.28 tools/wheel.sh $(JOBS)
+
 # Modules need a newer CMake than Debian's.
 build/module/venv/installed: tests/module/requirements.txt
 	$(venv)
@@ -383,6 +392,26 @@ interop-dcp: deps build/interop-pytorch/installed
 	tools/deps.sh mpi
 	$(call build_mpi,mpi_interop)
 	build/interop-pytorch/bin/python tests/formats/pytorch/interop/dcp.py build/mpi
+
+# QUANTIZED: a Python with the packages that the head of make.py lists (3 GB).
+QUANTIZED ?= python3
+interop-quantized: deps
+	$(call build,release,stele_command)
+	$(QUANTIZED) tests/interop/quantized/make.py build/quantized
+	$(QUANTIZED) tests/interop/quantized/check.py build/quantized build/release/tools/stele/stele
+	$(QUANTIZED) tests/interop/quantized/written.py build/release/tools/stele/stele build/quantized-written
+	$(QUANTIZED) tests/interop/lora.py build/release/tools/stele/stele
+
+build/remote/venv/installed: tests/remote/interop/requirements.txt
+	$(venv)
+remote: deps build/remote/venv/installed
+	@tools/deps.sh remote
+	$(call build,dev,stele_command)
+	build/remote/venv/bin/python tests/remote/interop/remote.py build/dev/tools/stele/stele build/remote/work
+bench-remote: deps build/remote/venv/installed
+	@tools/deps.sh remote
+	$(call build,release,stele_command)
+	build/remote/venv/bin/python tests/remote/interop/speed.py build/release/tools/stele/stele build/remote/work
 
 bench-gguf: deps build/interop-gguf/installed
 	$(call build,release -D STELE_BENCHMARKS=ON,bench_blocks)

@@ -50,7 +50,7 @@ Result<std::vector<StepInfo>> CheckpointManager::steps(std::vector<BrokenStep>* 
     STELE_TRY_ASSIGN(const std::vector<std::int64_t> numbers, state_->numbers());
     std::vector<StepInfo> found;
     for (const std::int64_t step : numbers) {
-      auto manifest = state_->manifest(step, false);
+      auto manifest = state_->manifest(step, detail::steps::Check::sizes);
       if (manifest) {
         found.push_back(std::move(manifest->info));
       } else if (detail::steps::is_of_machine(manifest.error())) {
@@ -77,7 +77,7 @@ Result<std::optional<StepInfo>> CheckpointManager::best(const std::string& metri
 
 Status CheckpointManager::verify(std::int64_t step) const {
   return detail::guarded([&]() -> Status {
-    STELE_TRY(state_->manifest(step, true));
+    STELE_TRY(state_->manifest(step, detail::steps::Check::contents));
     return {};
   });
 }
@@ -91,7 +91,7 @@ Status CheckpointManager::remove(std::int64_t step) {
 
 Result<OpenedStep> CheckpointManager::open_step(std::int64_t step) const {
   return detail::guarded([&]() -> Result<OpenedStep> {
-    STELE_TRY_ASSIGN(const detail::steps::Manifest manifest, state_->manifest(step, true));
+    STELE_TRY_ASSIGN(const detail::steps::Manifest manifest, state_->manifest(step, detail::steps::Check::unchanged));
     return state_->open(manifest);
   });
 }
@@ -101,7 +101,7 @@ Result<std::optional<OpenedStep>> CheckpointManager::open_latest() const {
     STELE_TRY_ASSIGN(const std::vector<std::int64_t> numbers, state_->numbers());
     std::vector<BrokenStep> skipped;
     for (std::size_t i = numbers.size(); i-- > 0;) {
-      auto manifest = state_->manifest(numbers[i], true);
+      auto manifest = state_->manifest(numbers[i], detail::steps::Check::unchanged);
       if (!manifest) {
         // These errors do not mark the step as broken: resuming an older step would lose the newer ones.
         const Error& error = manifest.error();

@@ -121,12 +121,17 @@ Result<Manifest> from_value(const Value& root) {
     manifest.optimizer.emplace_back(key, name != nullptr ? *name : std::string());
   }
   manifest.training = members.string_or_empty("training");
+  manifest.objects = members.string_or_empty("objects");
+  if (!manifest.objects.empty() && (manifest.objects.find('/') != std::string::npos || !check_name(manifest.objects))) {
+    members.bad("objects");
+  }
   for (const auto& [name, file] : members.map("files")) {
     Members parts(file);
     const std::int64_t bytes = parts.integer("bytes");
     const auto hash = json::from_hex(parts.string("xxh3"));
     if (!parts.status() || bytes < 0 || !hash) members.bad("files");
-    manifest.files.push_back({name, static_cast<std::uint64_t>(bytes), hash.value_or(0)});
+    manifest.files.push_back(
+        {name, static_cast<std::uint64_t>(bytes), hash.value_or(0), parts.string_or_empty("version")});
     info.bytes += manifest.files.back().bytes;
   }
   STELE_TRY(members.status());
@@ -184,10 +189,12 @@ Result<std::string> to_text(const Manifest& manifest) {
   for (const auto& [key, file] : manifest.optimizer) optimizer.emplace_back(key, Value(file));
   STELE_TRY(member("optimizer", Value(std::move(optimizer))));
   if (!manifest.training.empty()) STELE_TRY(member("training", Value(manifest.training)));
+  if (!manifest.objects.empty()) STELE_TRY(member("objects", Value(manifest.objects)));
   Value::Map files;
   for (const ManifestFile& file : manifest.files) {
-    files.emplace_back(file.name,
-                       Value(Value::Map{{"bytes", number(file.bytes)}, {"xxh3", Value(json::hex(file.xxh3))}}));
+    Value::Map entry{{"bytes", number(file.bytes)}, {"xxh3", Value(json::hex(file.xxh3))}};
+    if (!file.version.empty()) entry.emplace_back("version", Value(file.version));
+    files.emplace_back(file.name, Value(std::move(entry)));
   }
   STELE_TRY(member("files", Value(std::move(files))));
   json::seal(text);
@@ -264,20 +271,23 @@ Result<Location> open_folder(const std::string& path) {
   return Location{std::make_shared<const os::Folder>(*std::move(folder)), "", path};
 }
 
+Result<Manifest> read_manifest_of(const Source& source, std::int64_t step) {
+  STELE_TRY_ASSIGN(Manifest manifest, parse_manifest(source));
+  if (manifest.info.step == step) return manifest;
+  return Error(Errc::malformed, "the manifest belongs to another step")
+      .file(source.name())
+      .expected(std::to_string(step))
+      .found(std::to_string(manifest.info.step));
+}
+
 Result<Manifest> read_manifest(const Location& folder, std::int64_t step) {
   const Location place = folder / manifest_name;
   const std::string& path = place.name;
   return guarded(path, [&]() -> Result<Manifest> {
     STELE_TRY(check_regular(place));
     STELE_TRY_ASSIGN(const SourcePtr source, detail::open_file(place, false));
-    auto manifest = parse_manifest(*source);
+    auto manifest = read_manifest_of(*source, step);
     if (!manifest) return std::move(manifest).error().file(path);
-    if (manifest->info.step != step) {
-      return Error(Errc::malformed, "the manifest belongs to another step")
-          .file(path)
-          .expected(std::to_string(step))
-          .found(std::to_string(manifest->info.step));
-    }
     manifest->info.folder = folder.name;
     manifest->folder = folder;
     return manifest;
@@ -294,25 +304,31 @@ Result<std::vector<ManifestFile>> list_files(const Bundle& folder) {
   return files;
 }
 
+Status check_size(const ManifestFile& file, std::uint64_t bytes, const std::string& path) {
+  if (bytes == file.bytes) return {};
+  return Error(Errc::truncated, "a file of the step has another size than in its manifest")
+      .file(path)
+      .expected(std::to_string(file.bytes))
+      .found(std::to_string(bytes));
+}
+
+Status check_contents(const Bundle& bundle, const std::string& name, const ManifestFile& file,
+                      const std::string& path) {
+  STELE_TRY_ASSIGN(const ManifestFile now, hash_file(bundle, name));
+  if (now.xxh3 == file.xxh3) return {};
+  return Error(Errc::checksum, "a file of the step does not match the checksum in its manifest")
+      .file(path)
+      .expected(json::hex(file.xxh3))
+      .found(json::hex(now.xxh3));
+}
+
 Status check_files(const Location& folder, const Manifest& manifest, bool contents) {
   const auto bundle = folder_bundle(folder, {}, false);
   for (const ManifestFile& file : manifest.files) {
     STELE_TRY(check_regular(folder / file.name));
     STELE_TRY_ASSIGN(const SourcePtr source, bundle->open(file.name));
-    if (source->size() != file.bytes) {
-      return Error(Errc::truncated, "a file of the step has another size than in its manifest")
-          .file(source->name())
-          .expected(std::to_string(file.bytes))
-          .found(std::to_string(source->size()));
-    }
-    if (!contents) continue;
-    STELE_TRY_ASSIGN(const ManifestFile now, hash_file(*bundle, file.name));
-    if (now.xxh3 != file.xxh3) {
-      return Error(Errc::checksum, "a file of the step does not match the checksum in its manifest")
-          .file(source->name())
-          .expected(json::hex(file.xxh3))
-          .found(json::hex(now.xxh3));
-    }
+    STELE_TRY(check_size(file, source->size(), source->name()));
+    if (contents) STELE_TRY(check_contents(*bundle, file.name, file, source->name()));
   }
   return {};
 }

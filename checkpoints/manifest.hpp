@@ -24,6 +24,7 @@ struct ManifestFile {
   std::string name;
   std::uint64_t bytes = 0;
   std::uint64_t xxh3 = 0;  // XXH3-64 of the file's bytes
+  std::string version{};   // in a store: the version of the object; else empty
 };
 
 struct Manifest {
@@ -34,6 +35,7 @@ struct Manifest {
   std::vector<std::pair<std::string, std::string>> optimizer{};  // key and file of each kind of state
   std::string training{};                                        // JSON of the training configuration; else empty
   std::vector<Value> ranks{};                                    // the state of each process, for several processes
+  std::string objects{};                                         // in a store: the folder of the files, in the step's
   std::vector<ManifestFile> files{};                             // all files except the manifest, sorted by name
 };
 
@@ -59,10 +61,16 @@ inline bool is_of_machine(const Error& error) {
 /// Opens the folder of a step, which must not be a link. Its files are looked up relative to this folder: a link that
 /// leads out of it is an error. Errors: not_found, io.
 Result<Location> open_folder(const std::string& path);
+/// Reads a manifest. Errors: limit, malformed (of another step), io, and those of parse_manifest().
+Result<Manifest> read_manifest_of(const Source& source, std::int64_t step);
 /// Reads the manifest of a step's folder. Errors: not_found, limit, io, and those of parse_manifest().
 Result<Manifest> read_manifest(const Location& folder, std::int64_t step);
 /// Lists the files of a step, except the manifest, with their checksums.
 Result<std::vector<ManifestFile>> list_files(const Bundle& folder);
+/// Errors: truncated.
+Status check_size(const ManifestFile& file, std::uint64_t bytes, const std::string& path);
+/// Reads a file and compares its checksum. `name`: its name in the bundle; `path`: for messages. Errors: checksum, io.
+Status check_contents(const Bundle& bundle, const std::string& name, const ManifestFile& file, const std::string& path);
 /// Checks that the step has the files of the manifest with their sizes, and, if `contents` is true, with their
 /// checksums. Errors: not_found, truncated, checksum, malformed (not a regular file), io.
 Status check_files(const Location& folder, const Manifest& manifest, bool contents);

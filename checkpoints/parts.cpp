@@ -144,10 +144,10 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
   return std::move(writer.report);
 }
 
-Result<Checkpoint> open_parts(const Format& format, const Manifest& manifest, const LoadOptions& options) {
-  // Opens files relative to the verified folder.
+Result<Checkpoint> open_parts(const Format& format, const Place& place, const Manifest& manifest,
+                              const LoadOptions& options) {
   const auto part = [&](const std::string& name) {
-    return detail::open_any(manifest.folder / name, options.storage == Storage::mmap);
+    return place.part(manifest, name, options.storage == Storage::mmap);
   };
   if (!manifest.checkpoint.empty()) {
     STELE_TRY_ASSIGN(const CheckpointFormat* whole, checkpoint_format(format, manifest));

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "manifest.hpp"
+#include "place.hpp"
 #include "stele/bundle.hpp"
 #include "stele/checkpoint.hpp"
 
@@ -22,7 +22,8 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
                            const std::string& path, const SaveOptions& options, Manifest& manifest);
 
 /// Opens the parts of a step. `format` must outlive them. Errors: those of open().
-Result<Checkpoint> open_parts(const Format& format, const Manifest& manifest, const LoadOptions& options);
+Result<Checkpoint> open_parts(const Format& format, const Place& place, const Manifest& manifest,
+                              const LoadOptions& options);
 
 /// Returns the size of all tensors in bytes.
 std::uint64_t byte_size(const Checkpoint& checkpoint);

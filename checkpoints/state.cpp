@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/parallel.hpp"
-#include "io/files.hpp"
+#include "io/urls.hpp"
 #include "parts.hpp"
 #include "stele/config.hpp"
 #include "stele/snapshot.hpp"
@@ -38,23 +38,26 @@ ManagerState::~ManagerState() {
 Status ManagerState::start() {
   if (folder_.empty()) return Error(Errc::invalid_argument, "the path is empty");
   STELE_TRY(steps::check_format(format_.get(), precision_, options_.load));
-  if (!options_.parts.dry_run) STELE_TRY(os::make_folder(folder_));
-  STELE_TRY_ASSIGN(const os::Folder folder, root());
-  if (!options_.parts.dry_run) remove_leftover_folders(folder);
-  STELE_TRY(refresh(folder));
+  if (is_url(folder_)) {
+    STELE_TRY_ASSIGN(place_, steps::store_place(folder_));
+  } else {
+    place_ = steps::folder_place(folder_);
+  }
+  STELE_TRY(place_->start(options_.parts.dry_run));
+  STELE_TRY(refresh());
   if (!known_.empty()) last_step_ = known_.back().step;
   return signals_.start(options_.save.signals());
 }
 
-Status ManagerState::refresh(const os::Folder& root) {
-  STELE_TRY_ASSIGN(const os::Info info, os::status(root.file));
-  if (std::exchange(root_id_, info.id) != info.id) known_.clear();
-  STELE_TRY_ASSIGN(const std::vector<std::int64_t> all, numbers_in(root));
+Status ManagerState::refresh() {
+  STELE_TRY_ASSIGN(const bool replaced, place_->replaced());
+  if (replaced) known_.clear();
+  STELE_TRY_ASSIGN(const std::vector<std::int64_t> all, numbers());
   std::vector<StepInfo> found;
   for (const std::int64_t step : all) {
     if (const auto at = find(step); at != known_.end() && at->step == step) {
       found.push_back(*at);
-    } else if (auto read = manifest(step, false)) {
+    } else if (auto read = manifest(step, steps::Check::sizes)) {
       found.push_back(std::move(read->info));
     } else if (steps::is_of_machine(read.error())) {
       return std::move(read).error();
@@ -187,44 +190,24 @@ Result<std::vector<SavedStep>> ManagerState::wait() {
   return std::exchange(saved_, {});
 }
 
-Status ManagerState::check_space(const os::Folder& root, std::int64_t step, std::uint64_t bytes) const {
-  if (options_.max_bytes != 0) {
-    std::uint64_t all = bytes;
-    for (const StepInfo& info : known_) all += info.step != step ? info.bytes : 0;
-    if (all > options_.max_bytes) {
-      return Error(Errc::no_space, "the step would exceed the budget of the folder")
-          .file(folder_)
-          .expected("at most " + std::to_string(options_.max_bytes) + " bytes")
-          .found(std::to_string(all))
-          .hint("keep fewer steps, or raise ManagerOptions::max_bytes");
-    }
-  }
-  STELE_TRY_ASSIGN(const std::uint64_t free, os::free_bytes(root));
-  if (free >= bytes && free - bytes >= options_.spare_bytes) return {};
-  return Error(Errc::no_space, "the file system has too little free space for the step")
+Status ManagerState::check_budget(std::int64_t step, std::uint64_t bytes) const {
+  if (options_.max_bytes == 0) return {};
+  std::uint64_t all = bytes;
+  for (const StepInfo& info : known_) all += info.step != step ? info.bytes : 0;
+  if (all <= options_.max_bytes) return {};
+  return Error(Errc::no_space, "the step would exceed the budget of the folder")
       .file(folder_)
-      .expected(std::to_string(bytes) + " bytes, and " + std::to_string(options_.spare_bytes) + " to spare")
-      .found(std::to_string(free));
-}
-
-Status ManagerState::put_aside_broken(const os::Folder& root, std::int64_t step) {
-  const auto found = manifest(step, true);
-  if (found) return {};
-  if (steps::is_of_machine(found.error())) return found.error();
-  const std::string name = steps::folder_name(step);
-  for (int i = 1;; ++i) {
-    auto moved = os::rename_new(root, name, name + ".broken-" + std::to_string(i), path(step));
-    if (!moved && moved.error().code() == Errc::not_found) return {};  // there is no such step
-    if (moved || moved.error().code() != Errc::exists || i == max_tries) return moved;
-  }
+      .expected("at most " + std::to_string(options_.max_bytes) + " bytes")
+      .found(std::to_string(all))
+      .hint("keep fewer steps, or raise ManagerOptions::max_bytes");
 }
 
 Result<ManagerState::NewStep> ManagerState::begin_step(std::int64_t step, int signal, std::uint64_t bytes,
                                                        const StepValues& values) {
   if (step < 0) return Error(Errc::invalid_argument, "the step is negative").found(std::to_string(step));
-  STELE_TRY_ASSIGN(const os::Folder folder, root());
-  STELE_TRY(refresh(folder));
-  STELE_TRY(check_space(folder, step, bytes));
+  STELE_TRY(refresh());
+  STELE_TRY(check_budget(step, bytes));
+  STELE_TRY(place_->check_space(bytes, options_.spare_bytes));
   using std::chrono::milliseconds;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   NewStep made;
@@ -237,8 +220,7 @@ Result<ManagerState::NewStep> ManagerState::begin_step(std::int64_t step, int si
                         .signal = signal,
                         .state = Value(values.state)};
   if (options_.parts.dry_run) return made;
-  STELE_TRY(put_aside_broken(folder, step));
-  STELE_TRY_ASSIGN(made.sink, folder_sink(path(step), {options_.parts.file.durability}, steps::check_nothing_else));
+  STELE_TRY_ASSIGN(made.sink, place_->create(step, options_.parts.file.durability));
   return made;
 }
 
@@ -248,11 +230,7 @@ Result<SavedStep> ManagerState::commit_step(NewStep step, Report report) {
   StepInfo& info = step.manifest.info;
   if (step.sink != nullptr) {
     for (const steps::ManifestFile& file : step.manifest.files) info.bytes += file.bytes;
-    STELE_TRY_ASSIGN(const std::string text, steps::to_text(step.manifest));
-    STELE_TRY_ASSIGN(const auto last, step.sink->bundle()->create(steps::manifest_name));
-    STELE_TRY(last->write(std::as_bytes(std::span(text))));
-    STELE_TRY(last->commit());
-    STELE_TRY(step.sink->commit());
+    STELE_TRY(place_->commit(*step.sink, step.manifest));
     const auto at = find(info.step);
     at != known_.end() && at->step == info.step ? static_cast<void>(*at = info)
                                                 : static_cast<void>(known_.insert(at, info));
@@ -270,7 +248,7 @@ Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Check
   STELE_TRY_ASSIGN(Report report, steps::write_parts(*format_, precision_, checkpoint, bundle.get(), path(step),
                                                      options_.parts, made.manifest));
   if (bundle != nullptr) {
-    STELE_TRY_ASSIGN(made.manifest.files, steps::list_files(*bundle));
+    STELE_TRY(place_->list(*made.sink, made.manifest));
   }
   return commit_step(std::move(made), std::move(report));
 }
@@ -297,7 +275,7 @@ void ManagerState::apply_policy(SavedStep& saved) {
     if (!(*kept)[i] && known_[i].step != saved.info.step) unwanted.push_back(known_[i].step);
   }
   for (const std::int64_t step : unwanted) {
-    auto removed = steps::check_nothing_else(*v0::folder_bundle(path(step)));
+    auto removed = place_->check_removable(step);
     if (removed) removed = remove(step);
     if (removed) {
       saved.removed.push_back(step);
@@ -313,39 +291,9 @@ std::vector<StepInfo>::iterator ManagerState::find(std::int64_t step) {
 }
 
 Status ManagerState::remove(std::int64_t step) {
-  const std::string name = steps::folder_name(step);
-  STELE_TRY_ASSIGN(const os::Folder folder, root());
-  STELE_TRY(os::open_below(folder, name));  // rejects a link
-  const std::string temporary = temporary_name(temporary_prefix(name, os::longest_name(folder)));
-  STELE_TRY(os::rename_new(folder, name, temporary, path(step)));
+  STELE_TRY(place_->remove(step));
   if (const auto at = find(step); at != known_.end() && at->step == step) known_.erase(at);
-  os::remove_tree(folder, temporary, os::max_depth);
   return {};
-}
-
-// ---- finding steps
-
-Result<std::vector<std::int64_t>> ManagerState::numbers() const {
-  STELE_TRY_ASSIGN(const os::Folder folder, root());
-  return numbers_in(folder);
-}
-
-Result<std::vector<std::int64_t>> ManagerState::numbers_in(const os::Folder& folder) {
-  std::vector<std::int64_t> found;
-  STELE_TRY_ASSIGN(const auto entries, os::entries(folder, static_cast<std::size_t>(-1)));
-  for (const os::Entry& entry : entries) {
-    const auto step = steps::step_of(entry.name);
-    if (step && entry.kind == os::Kind::folder && !entry.link) found.push_back(*step);
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-Result<steps::Manifest> ManagerState::manifest(std::int64_t step, bool contents) const {
-  STELE_TRY_ASSIGN(const Location folder, steps::open_folder(path(step)));
-  STELE_TRY_ASSIGN(steps::Manifest found, steps::read_manifest(folder, step));
-  STELE_TRY(steps::check_files(folder, found, contents));
-  return found;
 }
 
 Result<OpenedStep> ManagerState::open(const steps::Manifest& manifest) const {
@@ -361,7 +309,7 @@ Result<OpenedStep> ManagerState::open(const steps::Manifest& manifest) const {
         .hint("set ManagerOptions::older_formats");
   }
   OpenedStep opened{manifest.info, {}, {}};
-  STELE_TRY_ASSIGN(opened.checkpoint, steps::open_parts(*format, manifest, options_.load));
+  STELE_TRY_ASSIGN(opened.checkpoint, steps::open_parts(*format, *place_, manifest, options_.load));
   return opened;
 }
 

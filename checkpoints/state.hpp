@@ -13,8 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/os/os.hpp"
-#include "manifest.hpp"
+#include "place.hpp"
 #include "signals.hpp"
 #include "staging.hpp"
 #include "stele/checkpoints/manager.hpp"
@@ -39,14 +38,16 @@ class ManagerState {
   /// Waits for the background thread. Returns its error once.
   Status idle();
 
-  /// Returns the numbers of all folders that are named as steps, sorted.
-  Result<std::vector<std::int64_t>> numbers() const;
-  Result<steps::Manifest> manifest(std::int64_t step, bool contents) const;
+  /// Returns the numbers of all steps, sorted; some may be broken.
+  Result<std::vector<std::int64_t>> numbers() const { return place_->numbers(); }
+  Result<steps::Manifest> manifest(std::int64_t step, steps::Check check) const {
+    return place_->manifest(step, check);
+  }
   Result<OpenedStep> open(const steps::Manifest& manifest) const;
   Status remove(std::int64_t step);
   /// Records that a step does not verify: no policy counts or removes it until its number is saved again.
   void note_broken(std::int64_t step);
-  std::string path(std::int64_t step) const { return folder_ + "/" + steps::folder_name(step); }
+  std::string path(std::int64_t step) const { return place_->path(step); }
 
   /// A step that is being written.
   struct NewStep {
@@ -78,21 +79,15 @@ class ManagerState {
     StepValues values{};
   };
 
-  /// Opens the folder, each time by its path, because it may have been moved away and created again.
-  Result<os::Folder> root() const { return os::open_folder(folder_); }
-  /// Updates the list of steps from the folder, in which other programs may add or remove steps.
-  Status refresh(const os::Folder& root);
-  static Result<std::vector<std::int64_t>> numbers_in(const os::Folder& folder);
+  /// Updates the list of steps, which other programs may add or remove.
+  Status refresh();
   /// Runs a save that has begun, and records its end.
   Result<SavedStep> finish(const Begun& begun, const Checkpoint& checkpoint, const StepValues& values);
   /// Returns the position of a step in the list, or of the first later one.
   std::vector<StepInfo>::iterator find(std::int64_t step);
   /// Returns the error of a background save once.
   Status take_error();
-  Status check_space(const os::Folder& root, std::int64_t step, std::uint64_t bytes) const;
-  /// Renames a step that does not verify, so that its number can be saved again. Errors: errors of the machine, after
-  /// which the step may verify.
-  Status put_aside_broken(const os::Folder& root, std::int64_t step);
+  Status check_budget(std::int64_t step, std::uint64_t bytes) const;
   Result<SavedStep> write(std::int64_t step, int signal, const Checkpoint& checkpoint, const StepValues& values);
   void apply_policy(SavedStep& saved);
   /// Returns false if the system cannot start a thread for background saves.
@@ -100,12 +95,12 @@ class ManagerState {
   void work();
 
   std::string folder_;
+  std::unique_ptr<steps::Place> place_;
   std::shared_ptr<const Format> format_;
   PrecisionSpec precision_;
   ManagerOptions options_;
   CaughtSignals signals_;
   std::vector<StepInfo> known_;            // steps with valid manifests, sorted; used by the saving thread only
-  decltype(os::Info::id) root_id_;         // identifies the folder of `known_`
   std::optional<std::int64_t> last_step_;  // the last started save that has not failed, or the newest step found
   std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
 

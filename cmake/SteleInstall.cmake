@@ -15,6 +15,8 @@ set(stele_pc_ZLIB zlib)
 set(stele_pc_libdeflate libdeflate)
 set(stele_pc_xxHash libxxhash)
 set(stele_pc_Protobuf protobuf)
+set(stele_pc_CURL libcurl)
+set(stele_pc_OpenSSL libcrypto)
 
 # Each component has one export set, so that it defines only its own targets and requires only their packages.
 set(stele_components)

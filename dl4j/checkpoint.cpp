@@ -36,7 +36,7 @@ Status check_names(const Snapshot& snapshot, std::span<const std::string_view> o
     }
   }
   for (const auto& [key, text] : snapshot.metadata()) {
-    if (key == flat_key || std::find(own.begin(), own.end(), key) != own.end()) {
+    if (std::find(own.begin(), own.end(), key) != own.end()) {
       return Error(Errc::not_representable, "the format reserves the metadata key").found(key);
     }
     if (!json::valid_utf8(key) || !json::valid_utf8(text)) {

@@ -1,12 +1,15 @@
 // The code that all recorders share: precision, capabilities, files.
 #include <algorithm>
+#include <array>
 
 #include "base/limits.hpp"
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
 #include "io/files.hpp"
 #include "io/os/os.hpp"
+#include "io/urls.hpp"
 #include "module/walk.hpp"
+#include "passes/composites/composite.hpp"
 #include "passes/precision.hpp"
 #include "passes/progress.hpp"
 #include "passes/quantize.hpp"
@@ -18,8 +21,11 @@
 #include "snapshot/flat.hpp"
 #include "snapshot/items.hpp"
 #include "snapshot/module_leaf.hpp"
+#include "snapshot/needs.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/properties.hpp"
+#include "snapshot/side_files.hpp"
+#include "snapshot/skipped.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/expansion.hpp"
 #include "stele/format.hpp"
@@ -144,6 +150,29 @@ Result<Snapshot> without_losses(const Format& format, Snapshot snapshot, std::st
   for (const Loss& loss : losses) report.add(Report::What::lost, snapshot.path(loss.node), loss.what);
   if (losses.empty() || allow_loss) return snapshot;
   return cannot_hold(format, snapshot.path(losses[0].node), losses[0].what, losses.size());
+}
+
+/// Returns the snapshot with the parts of quantized weights, if the format keeps them; otherwise the weights are
+/// decoded.
+Result<Snapshot> with_storable_composites(const Format& format, const Snapshot& snapshot, Report& report) {
+  if (!composites::has_composites(snapshot)) return snapshot;
+  const Capabilities& can = format.capabilities();
+  const bool has_graph = can.keeps != nullptr && can.keeps(graph_part);
+  bool keeps = true;
+  std::vector<std::pair<std::string, std::string>> decoded;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    const auto* const c = composites::composite_of(leaf);
+    if (c == nullptr) continue;
+    const auto holds = [&](const composites::Part& part) {
+      return can.holds == nullptr || can.holds(c->part(part.leaf).dtype());
+    };
+    keeps = keeps && (c->by_names ? can.composites : has_graph) && std::all_of(c->parts.begin(), c->parts.end(), holds);
+    decoded.emplace_back(leaf.path(), c->scheme + " -> f32");
+  }
+  if (keeps) return split_composites(snapshot);
+  for (const auto& [path, text] : decoded) report.add(Report::What::converted, path, text);
+  return composites::decoded(snapshot);
 }
 
 /// Returns the part of the snapshot that the format can store. Without `allow_loss`, returns an error with the first
@@ -293,6 +322,16 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
     const Capabilities& can = format.capabilities();
     if (can.keeps == nullptr || !can.keeps(part)) report.add(Report::What::lost, "", part);
   }
+  if (const auto& beside = snapshot.data()->beside; beside != nullptr && !beside->names.empty()) {
+    const Capabilities& can = format.capabilities();
+    if (can.keeps == nullptr || !can.keeps(side_files_part)) {
+      Skipped names;
+      for (const std::string& name : beside->names) names.add(name);
+      std::vector<std::string> rows;
+      names.leave_out(rows, side_files_part);
+      report.add(Report::What::lost, "", rows.front());
+    }
+  }
   STELE_TRY(check_expansion(snapshot));
   STELE_TRY(check_places(format, snapshot, options.allow_loss, report));
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
@@ -302,6 +341,10 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   }
   if (!precision.block_rules.empty()) {
     STELE_TRY_ASSIGN(snapshot, with_blocks(snapshot, first_rule(precision.block_rules), &report));
+  }
+  STELE_TRY_ASSIGN(snapshot, with_storable_composites(format, snapshot, report));
+  if (const auto leaves_out = format.capabilities().leaves_out; leaves_out != nullptr) {
+    for (const std::string& what : leaves_out(snapshot)) report.add(Report::What::lost, "", what);
   }
   STELE_TRY_ASSIGN(snapshot, fit(format, snapshot, file, options.allow_loss, report));
   // A bool whose byte is neither 0 nor 1 could be saved, but not loaded.
@@ -370,6 +413,9 @@ Result<Report> save_object(const Format& format, PrecisionSpec precision, const 
       return failed(Error(Errc::invalid_argument, "the folder's source has no bundle"));
     }
     Meter meter(options.progress, snapshot->byte_size() + more_bytes);
+    Needs needs;
+    needs.add(*snapshot);
+    needs.announce();
     auto written = guarded([&] { return write(*snapshot, meter); });
     if (!written) return failed(std::move(written).error());
     if (auto r = sink.commit(); !r) return failed(std::move(r).error(), true);
@@ -393,6 +439,10 @@ Result<std::unique_ptr<Sink>> sink_for(const Format& format, std::string_view pa
   STELE_TRY(check_writes(format, path));
   std::string full = with_extension(std::string(path), format.extension());
   if (options.dry_run) return std::unique_ptr<Sink>(std::make_unique<NoSink>(std::move(full)));
+  if (is_url(full)) {
+    STELE_TRY_ASSIGN(const Urls* const urls, urls_for(full));
+    return urls->create(full, options.file, format.makes_folder(full));
+  }
   if (!format.makes_folder(full)) return file_sink(full, options.file);
   return folder_sink(full, options.file, [&format](const Bundle& folder) { return format.may_replace(folder); });
 }
@@ -432,7 +482,24 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
     data->capacity = admitted;
     snapshot = Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
   }
+  STELE_TRY_ASSIGN(snapshot, composites::joined(snapshot, *source));
   return options.dequantize ? dequantize(snapshot) : snapshot;
+}
+
+/// Loads an object. A class may have the weights of quantized layers, or the parts of all.
+Status load_either(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
+                   const LoadOptions& options) {
+  const Report before = options.report != nullptr ? *options.report : Report();
+  auto loaded = load_object(snapshot, type, object, mode, options);
+  if (loaded || loaded.error().partially_applied() || !composites::has_composites(snapshot)) return loaded;
+  constexpr std::array structure = {Errc::missing, Errc::unused, Errc::dtype_mismatch, Errc::shape_mismatch};
+  if (std::find(structure.begin(), structure.end(), loaded.error().code()) == structure.end()) return loaded;
+  STELE_TRY_ASSIGN(const Snapshot parts, split_composites(snapshot));
+  const Report first = options.report != nullptr ? *options.report : Report();
+  if (options.report != nullptr) *options.report = before;
+  if (load_object(parts, type, object, mode, options)) return {};
+  if (options.report != nullptr) *options.report = first;
+  return loaded;
 }
 
 }  // namespace
@@ -460,7 +527,7 @@ Status load_in_place(Reader reader, const Input& from, const TypeInfo& type, voi
     for (bool partial = false;;) {
       auto snapshot = open(reader, from, options, {&type, object});
       if (!snapshot) return std::move(snapshot).error().partially_applied(partial);
-      auto loaded = load_object(*snapshot, type, object, LoadMode::in_place, options);
+      auto loaded = load_either(*snapshot, type, object, LoadMode::in_place, options);
       if (loaded) return {};
       partial = partial || loaded.error().partially_applied();
       if (!from.again()) return std::move(loaded).error().partially_applied(partial);
@@ -472,7 +539,7 @@ Status load_in_place(Reader reader, const Input& from, const TypeInfo& type, voi
 Status load_fresh(Reader reader, const Input& from, const TypeInfo& type, void* object, const LoadOptions& options) {
   return guarded(from.name(), [&]() -> Status {
     STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options, {&type, nullptr}));
-    return load_object(snapshot, type, object, LoadMode::fresh, options);
+    return load_either(snapshot, type, object, LoadMode::fresh, options);
   });
 }
 
@@ -494,13 +561,33 @@ Result<Report> Format::verify(SourcePtr source, const OpenContext& context) cons
   return report;
 }
 
+namespace {
+
+/// Reads an element of each quantized weight, since its parts may be whole and contradict each other.
+Status check_composites(const Format& format, const SourcePtr& source, const LoadOptions& options) {
+  if (!format.capabilities().composites) return {};
+  STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format}, source, options));
+  ReadContext context;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    std::array<std::byte, sizeof(float)> element{};
+    if (leaf.byte_size() >= element.size() && composite(leaf)) STELE_TRY(leaf.read(0, element, context));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Report> verify(const Format& format, const Input& from, const LoadOptions& options) {
   return detail::guarded(from.name(), [&]() -> Result<Report> {
     STELE_TRY(detail::refuse_part(from, options, "verify the whole file"));
     for (;;) {
       STELE_TRY_ASSIGN(SourcePtr source, from.open(format.extension(), options));
       if (!format.opens(source->is_folder())) return detail::wrong_kind(source->is_folder(), source->name());
-      auto verified = format.verify(std::move(source), OpenContext(options, {}));
+      auto verified = format.verify(source, OpenContext(options, {}));
+      if (verified) {
+        if (auto whole = check_composites(format, source, options); !whole) verified = std::move(whole).error();
+      }
       if (verified || !from.again()) return verified;
     }
   });

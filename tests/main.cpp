@@ -8,7 +8,11 @@
 #include <string>
 #include <string_view>
 
-#include "support/temp_dir.hpp"
+// Declared here and in support/temp_dir.hpp: that includes <random>, which does not compile after <cfloat> on macOS.
+namespace stele_test {
+const std::string& tests_folder();
+std::string test_data(std::string_view format);
+}  // namespace stele_test
 
 // Only this file is compiled with the path and the version, so that a compiler cache serves every checkout.
 const std::string& stele_test::tests_folder() {

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Builds stele with zig's clang and libc++ for a system that this machine is not: tools/zig.sh TARGET [CMAKE TARGET...].
+# Without CMAKE TARGETs, builds all and runs the tests; `libraries` builds only the libraries that stele needs.
 #
 #   tools/zig.sh aarch64-macos            library, command, examples and tests for macOS on Arm: compiled and linked only
 #   tools/zig.sh x86_64-macos             the same for Intel
-#   tools/zig.sh x86_64-linux-musl        for musl; runs the tests
+#   tools/zig.sh x86_64-linux-musl        for musl; runs the tests of tests/foreign.txt
 #   tools/zig.sh x86_64-linux-gnu.2.28    for glibc 2.28; runs the tests
-#   tools/zig.sh riscv64-linux-musl       for RISC-V; runs the tests under QEMU
+#   tools/zig.sh riscv64-linux-musl       for RISC-V; runs the tests of tests/foreign.txt under QEMU
 #
 # zig comes from the Python package ziglang, below build/zig. JOBS compilers run at a time, by default 2.
 set -euo pipefail
@@ -26,16 +27,26 @@ for tool in zig ar ranlib; do  # CMake wants programs of one word
 done
 
 tools/deps.sh cross
-if [[ $target == *-linux-* ]]; then tools/deps.sh foreign; fi
+emulator=()
+options=()
+if [[ $target == *-linux-* && $target != x86_64-* ]]; then
+  tools/deps.sh foreign
+  emulator=("qemu-${target%%-*}")
+fi
+if [[ $target == *-musl ]]; then
+  options=(-D STELE_EXAMPLES=OFF -D STELE_TEST_FILES="$(sed '/^#/d' tests/foreign.txt | paste -sd ';')")
+fi
 tools/cross_deps.sh "$target"
+[ "${2-}" != libraries ] || exit 0
 folder=$PWD/build/$target/build
 cmake -G Ninja -S . -B "$folder" -D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/zig.cmake" -D STELE_ZIG_TARGET="$target" \
   -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O1 -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=12 \
-  -D STELE_WERROR=ON -D STELE_SOURCE_CHECKS=OFF -D STELE_INSTALL=OFF
+  -D STELE_WERROR=ON -D STELE_SOURCE_CHECKS=OFF -D STELE_INSTALL=OFF "${options[@]}"
 shift
-cmake --build "$folder" -j "$jobs" ${*:+--target "$@"}
-[[ $target != *-macos ]] || { echo "zig: built for $target; nothing was run"; exit; }
-emulator=()
-[[ $target == x86_64-* ]] || emulator=("qemu-${target%%-*}")
+cmake --build "$folder" -j "$jobs" ${1+--target "$@"}
+if [ $# -gt 0 ] || [[ $target == *-macos ]]; then
+  echo "zig: built for $target; nothing was run"
+  exit
+fi
 cd tests
 "${emulator[@]}" "$folder/tests/stele_tests"

@@ -9,6 +9,7 @@
 #include "passes/transpose.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/items.hpp"
+#include "snapshot/needs.hpp"
 #include "stele/quantize.hpp"
 #include "stele/transform.hpp"
 
@@ -91,7 +92,8 @@ Status stream_cut(const void* at, std::uint64_t, std::uint64_t size, PieceSink& 
   STELE_TRY(cut.base.stream(select, context));
   return select.flush();
 }
-constexpr LeafOps cut_ops{view_cut, read_cut, stream_cut};
+void cut_needs(const void* at, std::uint64_t, detail::Needs& needs) { needs.add(static_cast<const Cut*>(at)->base); }
+constexpr LeafOps cut_ops{.view = view_cut, .read = read_cut, .stream = stream_cut, .needs = cut_needs};
 
 // ---- concatenate ----------------------------------------------------------------------------------------------------
 
@@ -160,7 +162,10 @@ Status read_joined(const void* at, std::uint64_t, std::uint64_t offset, std::spa
 Status stream_joined(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {
   return size == 0 ? Status() : detail::stream_blocks<Joined>(at, size, sink, context);
 }
-constexpr LeafOps joined_ops{.read = read_joined, .stream = stream_joined};
+void joined_needs(const void* at, std::uint64_t, detail::Needs& needs) {
+  for (const Joined::Part& part : static_cast<const Joined*>(at)->parts) needs.add(part.base);
+}
+constexpr LeafOps joined_ops{.read = read_joined, .stream = stream_joined, .needs = joined_needs};
 
 // ---- shared by split and concatenate --------------------------------------------------------------------------------
 

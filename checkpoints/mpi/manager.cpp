@@ -5,6 +5,7 @@
 #include "checkpoints/state.hpp"
 #include "exchange.hpp"
 #include "io/files.hpp"
+#include "io/urls.hpp"
 #include "json/json.hpp"
 #include "packing.hpp"
 #include "part.hpp"
@@ -215,7 +216,7 @@ class Manager {
     std::string message, bad;
     STELE_TRY(on_root([&]() -> Status {
       for (; !numbers.empty() && message.empty(); numbers.pop_back()) {
-        auto manifest = root->manifest(numbers.back(), false);
+        auto manifest = root->manifest(numbers.back(), steps::Check::sizes);
         if (!manifest) {
           if (not_skipped(manifest.error())) return std::move(manifest).error();
           add_number(bad, static_cast<std::uint64_t>(numbers.back()));
@@ -306,6 +307,10 @@ Result<CheckpointManager> CheckpointManager::open(const std::string& folder, MPI
     auto state = std::make_unique<detail::Manager>(std::move(options));
     STELE_TRY(state->exchange.start(comm));
     STELE_TRY(state->on_root([&]() -> Status {
+      if (v0::detail::is_url(folder)) {
+        return Error(Errc::unsupported, "checkpoints of several processes are saved in a folder, not at a URL")
+            .file(folder);
+      }
       manager.parts = state->options.save;
       state->root = std::make_unique<v0::detail::ManagerState>(folder, std::make_shared<ShardedSafetensorsFormat>(),
                                                                state->options.precision, std::move(manager));

@@ -182,7 +182,7 @@ Status write_weight_map(const LocalPart& part, const Snapshot& whole,
   out.key("metadata");
   out.begin_object();
   std::map<std::string, std::string> metadata = part.snapshot.metadata();
-  if (!part.extras.empty()) metadata.emplace(v0::detail::flat_key, part.extras);
+  STELE_TRY(v0::detail::add_flat_key(metadata, part.extras));
   for (const auto& [key, value] : metadata) {
     out.key(key);
     out.string(value);

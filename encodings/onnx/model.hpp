@@ -60,6 +60,13 @@ struct Model {
     Range field;
   };
   std::vector<Property> properties;  // entries of metadata_props
+  /// The graph's nodes DequantizeLinear.
+  struct Dequantize {
+    std::string codes, scale, zero;  // names; zero may be empty
+    std::int64_t axis = 1;
+    bool blocks = false;  // a scale for blocks of the axis
+  };
+  std::vector<Dequantize> dequantize;  // Wanted::tensors only
 };
 
 enum class Wanted : std::uint8_t {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <mutex>
@@ -57,6 +58,9 @@ constexpr std::size_t max_nesting = 100;
 /// TensorProto.DataType.STRING.
 constexpr std::uint64_t string_code = 8;
 
+/// Longer names of inputs are not read.
+constexpr std::uint64_t max_name = 1U << 16U;
+
 class ModelReader {
  public:
   ModelReader(SourcePtr source, IndexBudget& memory, Wanted wanted, const TakeTensor& take)
@@ -65,6 +69,7 @@ class ModelReader {
         memory_(memory),
         take_(take),
         places_(wanted == Wanted::places),
+        nodes_(wanted == Wanted::tensors),
         graph_only_(wanted == Wanted::graph) {
     files_->model = std::move(source);
   }
@@ -172,7 +177,8 @@ class ModelReader {
 
   Status read_graph(Fields& in) {
     const bool main = open_.empty();
-    return each_in(in, [&](Fields& graph) -> Status {
+    const bool outer = std::exchange(main_, main);
+    STELE_TRY(each_in(in, [&](Fields& graph) -> Status {
       if (!graph.has_length()) return {};
       if (graph.field() == graph_field::node) STELE_TRY(read_node(graph));
       const bool sparse = graph.field() == graph_field::sparse_initializer;
@@ -182,16 +188,26 @@ class ModelReader {
         if (found_.back().name.empty()) return bad(Errc::malformed, "an initializer has no name", graph.tag());
       }
       return main ? add_found() : Status();
-    });
+    }));
+    main_ = outer;
+    return {};
   }
 
   Status read_node(Fields& in) {
     const std::size_t first = found_.size();
+    const bool main = main_ && nodes_;
+    std::array<std::string, 3> inputs;
+    std::size_t input_count = 0;
+    settings_ = {};
     model_.has_operations = true;
     std::string output, name, op, domain;
     bool has_output = false;
     STELE_TRY(each_in(in, [&](Fields& node) -> Status {
       switch (node.field()) {
+        case node_field::input:
+          if (!main || input_count == inputs.size()) return {};
+          ++input_count;
+          return node.size() <= max_name ? read_text(node, inputs[input_count - 1]) : Status();
         case node_field::output:
           return std::exchange(has_output, true) ? Status() : read_text(node, output);
         case node_field::name:
@@ -206,6 +222,14 @@ class ModelReader {
           return {};
       }
     }));
+    if (main && op == "DequantizeLinear" && input_count >= 2) {
+      Model::Dequantize node{std::move(inputs[0]), std::move(inputs[1]), std::move(inputs[2])};
+      memory_.admit(in.end() - in.tag(), index_rate::index);
+      STELE_TRY(spend(3 * sizeof node + node.codes.size() + node.scale.size() + node.zero.size()));
+      node.axis = settings_.axis;
+      node.blocks = settings_.block_size != 0;
+      model_.dequantize.push_back(std::move(node));
+    }
     if (graph_only_ || found_.size() == first) return {};
     memory_.admit(output.size() + name.size() + op.size(), index_rate::index);
     const auto begin = found_.begin() + static_cast<std::ptrdiff_t>(first);
@@ -226,6 +250,7 @@ class ModelReader {
     const std::size_t first = found_.size();
     std::string name;
     Numbers numbers;
+    std::int64_t integer = 0;
     std::size_t tensors = 0, graphs = 0;
     STELE_TRY(each_in(in, [&](Fields& attribute) -> Status {
       const std::size_t before = found_.size();
@@ -255,9 +280,11 @@ class ModelReader {
           if (graph_only_ || !attribute.has_length()) return {};
           STELE_TRY(read_graph(attribute));
           return attribute.field() == attribute_field::g ? Status() : put_before(before, std::to_string(graphs++));
+        case attribute_field::i:
+          if (nodes_ && attribute.is_number()) integer = static_cast<std::int64_t>(attribute.number());
+          [[fallthrough]];
         case attribute_field::f:
         case attribute_field::floats:
-        case attribute_field::i:
         case attribute_field::ints:
           return graph_only_ || !(name.empty() || name.starts_with("value_")) ? Status()
                                                                               : read_numbers(attribute, numbers);
@@ -266,6 +293,8 @@ class ModelReader {
       }
     }));
     if (graph_only_) return {};
+    if (name == "axis") settings_.axis = integer;
+    if (name == "block_size") settings_.block_size = integer;
     if (name == "value_string" || name == "value_strings") {
       STELE_TRY(add_unread(in, Place::Form::numbers, "strings", {}));
       found_.back().is_value = true;
@@ -627,7 +656,12 @@ class ModelReader {
   Cursor in_;
   IndexBudget& memory_;
   const TakeTensor& take_;
-  bool places_, graph_only_;
+  bool places_, nodes_, graph_only_;
+  bool main_ = false;  // in the graph itself, not in one below it
+  struct Settings {
+    std::int64_t axis = 1, block_size = 0;
+  };
+  Settings settings_;  // of the current node
   Model model_;
   /// An enclosing message of the current field, and its number in the model if it contains a tensor.
   struct Open {

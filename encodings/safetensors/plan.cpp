@@ -20,7 +20,6 @@ Status check(std::span<const TensorEntry> tensors, const std::map<std::string, s
       return refuse("a tensor whose size is not a whole number of bytes");
   }
   for (const auto& [key, text] : metadata) {
-    if (key == flat_key) return Error(Errc::not_representable, "the metadata key stele is reserved for the library");
     if (json::valid_utf8(key) && json::valid_utf8(text)) continue;
     return Error(Errc::not_representable, "safetensors files store metadata in UTF-8 only")
         .found("bytes that are not UTF-8");

@@ -380,6 +380,19 @@ Result<std::uint64_t> Directory::data(const Entry& entry, std::span<const std::b
   });
 }
 
+HeadReader::HeadReader(std::shared_ptr<const Directory> directory, std::uint64_t size)
+    : directory_(std::move(directory)), size_(size) {
+  if (!directory_->source()->plans()) return;
+  constexpr std::uint64_t usual_padding = 64;
+  std::vector<ByteRange> heads;
+  for (const Entry& entry : directory_->entries()) {
+    const std::uint64_t all = local_size + entry.name.size() + usual_padding + size_;
+    heads.push_back({entry.header, std::min(all, entry.end - entry.header)});
+  }
+  std::sort(heads.begin(), heads.end(), [](const ByteRange& a, const ByteRange& b) { return a.offset < b.offset; });
+  directory_->source()->will_read(heads);
+}
+
 Result<std::span<const std::byte>> HeadReader::head(const Entry& entry) {
   constexpr std::uint64_t small_entry = 4096;
   constexpr std::uint64_t window_size = std::uint64_t{64} << 10;
@@ -399,7 +412,7 @@ Result<std::span<const std::byte>> HeadReader::head(const Entry& entry) {
   const auto entries = directory_->entries();
   std::uint64_t end = entry.header + wanted;
   const std::uint64_t known = begin_ + window_.size();
-  const bool on = entry.header >= begin_ && entry.header <= known + small_entry;
+  const bool on = entry.header >= begin_ && entry.header <= known + small_entry && !source.plans();
   for (auto e = static_cast<std::size_t>(&entry - entries.data()); on && e < entries.size(); ++e) {
     if (entries[e].end - entries[e].header > small_entry || entries[e].end - entry.header > window_size) break;
     end = std::max(end, entries[e].end);

@@ -124,8 +124,7 @@ void add_unchecked_records(Report& report);
 class HeadReader {
  public:
   /// `size`: number of bytes of an entry's data that a caller usually needs.
-  HeadReader(std::shared_ptr<const Directory> directory, std::uint64_t size)
-      : directory_(std::move(directory)), size_(size) {}
+  HeadReader(std::shared_ptr<const Directory> directory, std::uint64_t size);
   /// Returns bytes of the file from the entry's local header on: the header and up to `size` bytes of data. Valid until
   /// the next call. Errors: io.
   Result<std::span<const std::byte>> head(const Entry& entry);

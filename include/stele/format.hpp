@@ -35,11 +35,14 @@ struct Capabilities {
   bool annotations = false;  // a loss is only reported
   bool metadata = false;     // string -> string
   bool properties = false;   // typed; otherwise they are stored in the metadata
+  bool composites = false;   // keeps the parts of quantized weights; otherwise the weights become f32
   bool checksums = false;    // detects damage to a tensor's bytes
   bool constants = false;    // files do not store numbers, enums and strings of plain aggregates (they are in code)
   std::uint32_t max_rank = 0xffff;
   bool (*holds)(DType dtype) = nullptr;
   bool (*keeps)(std::string_view annotation) = nullptr;  // without `annotations`, selects those stored; null: none
+  /// Returns parts that a save of this snapshot leaves out without an error, for its Report; null: none.
+  std::vector<std::string> (*leaves_out)(const Snapshot& snapshot) = nullptr;
 };
 
 namespace detail {

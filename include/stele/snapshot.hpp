@@ -110,6 +110,9 @@ struct SourceRange {
 };
 
 struct LeafOps;
+namespace detail {
+class Needs;  // src/snapshot/needs.hpp
+}  // namespace detail
 
 struct Provider {
   const LeafOps* ops = nullptr;
@@ -141,6 +144,8 @@ struct LeafOps {
   bool in_module = false;  // `at` is an existing tensor, `number` its detail::TensorOps
   /// How a file stores the elements if it does not store them unchanged: "zstd", "text".
   const char* encoding = nullptr;
+  /// Adds the leaves that this one is computed from, for sources that read ahead.
+  void (*needs)(const void* at, std::uint64_t number, detail::Needs& needs) = nullptr;
   /// Returns the elements of an expanded tensor; a count of 0 for other leaves.
   StoredOnce (*once)(const void* at, std::uint64_t number) = nullptr;
 };
@@ -237,6 +242,9 @@ class STELE_EXPORT Snapshot {
   /// `stele.properties`; formats without metadata lose them.
   const Value& properties() const& noexcept;
   Value properties() &&;
+  /// Returns sentences about parts of the file that were not understood, and stay as they are.
+  const std::vector<std::string>& notes() const& noexcept;
+  std::vector<std::string> notes() &&;
   /// Returns true if the names are whole paths, as in flat files.
   bool flat() const noexcept;
   UnknownKinds unknown_kinds() const noexcept;
@@ -250,6 +258,8 @@ class STELE_EXPORT Snapshot {
   const std::shared_ptr<const detail::SnapshotData>& data() const noexcept { return data_; }
   /// Returns the total number of bytes of all leaves.
   std::uint64_t byte_size() const noexcept;
+  /// Announces that all leaves will be read, to sources that read ahead.
+  void will_read() const;
 
  private:
   std::shared_ptr<const detail::SnapshotData> data_;

@@ -20,6 +20,11 @@ namespace detail::os {
 class File;
 }  // namespace detail::os
 
+/// A range of a Source's bytes.
+struct ByteRange {
+  std::uint64_t offset = 0, size = 0;
+};
+
 /// Random access to a fixed number of bytes. All members are thread-safe.
 class STELE_EXPORT Source {
  public:
@@ -32,6 +37,11 @@ class STELE_EXPORT Source {
   /// Fills `out` with the bytes that start at `offset`. Errors: truncated (the range exceeds the source, or the file
   /// has shrunk since it was opened), io.
   virtual Status read_at(std::uint64_t offset, std::span<std::byte> out) const = 0;
+  /// Returns true if will_read() has an effect: loads and saves then announce what they will read.
+  virtual bool plans() const noexcept { return false; }
+  /// Announces ranges that will be read soon, sorted by offset; a source with slow requests reads them ahead, several
+  /// at a time. An empty list withdraws the ranges that have not been read. Only a hint.
+  virtual void will_read(std::span<const ByteRange> ranges) const { static_cast<void>(ranges); }
   /// Returns the whole content if it is in memory (reads then need no copy), else an empty span.
   virtual std::span<const std::byte> view() const noexcept { return {}; }
   /// Returns true if writing to the memory of view() changes only this source's bytes, as for a private mapping or
@@ -81,6 +91,21 @@ borrow_bytes(V&& bytes, std::string name = "memory")
 /// Takes ownership of memory. Throws std::bad_alloc.
 STELE_EXPORT SourcePtr own_bytes(Bytes bytes, std::string name = "memory");
 STELE_EXPORT SourcePtr own_bytes(std::vector<std::byte> bytes, std::string name = "memory");
+
+struct ReadAheadOptions {
+  unsigned requests = 16;                          // at a time
+  std::uint64_t memory = std::uint64_t{64} << 20;  // bytes that were read ahead and not used yet
+  std::uint64_t gap = 0;                           // announced ranges this close are read together; 0: measured
+  std::uint64_t request = 0;                       // bytes of one read; 0: measured, 1 to 16 MiB
+  double latency = 0;                              // seconds before the first byte, if known; then measured
+};
+
+/// Returns a source that plans the reads of another one, whose read_at() takes long to begin, as over a network.
+/// Announced ranges are joined where reading the gap is faster than another request, split so that a request's latency
+/// is a tenth of its time, and read ahead by several threads; what is read in order is read ahead, too. Small reads
+/// fetch 64 KiB, which are kept. `head`: the first bytes, if they have been read. Errors of a read ahead are returned
+/// to the reader of the range. Throws std::bad_alloc.
+STELE_EXPORT SourcePtr read_ahead(SourcePtr source, ReadAheadOptions options = {}, Bytes head = {});
 
 /// Reads a stream to its end into memory, at most `limit` bytes. Errors: io, limit, out_of_memory.
 STELE_EXPORT Result<SourcePtr> spool(std::istream& stream, std::uint64_t limit, std::string name = "stream");

@@ -86,13 +86,15 @@ class Rewriter {
       : nodes_(nodes), opset_(opset), budget_(budget) {}
 
   void run() {
-    if (std::none_of(nodes_.begin(), nodes_.end(), [](const Node& n) { return is_einsum(n) || is_fused(n); })) return;
+    const auto changes = [](const Node& n) { return is_einsum(n) || is_fused(n) || is_quantized(n); };
+    if (std::none_of(nodes_.begin(), nodes_.end(), changes)) return;
     for (const Node& node : nodes_) {
       names_.insert(node.inputs.begin(), node.inputs.end());
       names_.insert(node.outputs.begin(), node.outputs.end());
     }
     for (Node& node : nodes_) {
-      const bool done = (is_einsum(node) && split_einsum(node)) || (is_fused(node) && split_fused(node));
+      const bool done = (is_einsum(node) && split_einsum(node)) || (is_fused(node) && split_fused(node)) ||
+                        (is_quantized(node) && split_quantized(node));
       if (!done) out_.push_back(std::move(node));
     }
     nodes_ = std::move(out_);
@@ -104,6 +106,18 @@ class Rewriter {
   }
   static bool is_fused(const Node& node) {
     return node.domain == "com.microsoft" && node.op == "FusedConv" && node.outputs.size() == 1;
+  }
+
+  /// Operators of integers with scales: those of ONNX, and of onnxruntime's quantizer (QOperator format).
+  static bool is_quantized(const Node& node) {
+    static const std::unordered_set<std::string> own = {"QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"};
+    static const std::unordered_set<std::string> more = {
+        "QuantizeLinear",           "DequantizeLinear",   "QLinearAdd",     "QLinearMul",
+        "QLinearGlobalAveragePool", "QLinearAveragePool", "QLinearSigmoid", "QLinearLeakyRelu",
+        "QLinearSoftmax",           "QLinearConcat",      "QGemm",          "MatMulIntegerToFloat",
+        "DynamicQuantizeMatMul"};
+    if (node.outputs.size() != 1) return false;
+    return (node.domain.empty() && own.contains(node.op)) || (node.domain == "com.microsoft" && more.contains(node.op));
   }
 
   /// Returns false if the budget does not allow so many nodes. The node then stays, and no rule covers it.
@@ -240,6 +254,140 @@ class Rewriter {
       last.attributes.push_back({names->second[i], numbers[i]});
     }
     return true;
+  }
+
+  static std::string input(const Node& node, std::size_t i) {
+    return i < node.inputs.size() ? node.inputs[i] : std::string();
+  }
+  std::string make(const Node& from, std::string op, std::vector<std::string> inputs,
+                   std::vector<model::Attribute> attributes = {}, std::string output = {}) {
+    while (!inputs.empty() && inputs.back().empty()) inputs.pop_back();
+    if (output.empty()) output = fresh(from);
+    add(from, std::move(op), std::move(inputs), output).attributes = std::move(attributes);
+    return output;
+  }
+  /// Adds the number that an input, and the scale and the zero point after it, are. Scales may be those of an axis.
+  std::string floats(const Node& node, std::size_t i, std::int64_t axis) {
+    return make(node, "DequantizeLinear", {input(node, i), input(node, i + 1), input(node, i + 2)}, {{"axis", axis}});
+  }
+  /// Adds the integers of a number, as the node's output.
+  void quantize(const Node& node, const std::string& number, std::size_t scale) {
+    make(node, "QuantizeLinear", {number, input(node, scale), input(node, scale + 1)}, {}, node.outputs[0]);
+  }
+  std::string cast(const Node& node, const std::string& tensor, std::int64_t to, std::string output = {}) {
+    return make(node, "Cast", {tensor}, {{"to", to}}, std::move(output));
+  }
+  /// Adds integers less their zero point, as f32 or f64.
+  std::string moved(const Node& node, const std::string& tensor, const std::string& zero, std::int64_t to) {
+    const std::string number = cast(node, tensor, to);
+    return zero.empty() ? number : make(node, "Sub", {number, cast(node, zero, to)});
+  }
+  std::vector<model::Attribute> without(const Node& node, std::string_view name) const {
+    std::vector<model::Attribute> rest;
+    for (const model::Attribute& a : node.attributes) {
+      if (a.name != name) rest.push_back(a);
+    }
+    return rest;
+  }
+
+  bool split_quantized(Node& node) {
+    constexpr std::int64_t f32 = 1, i32 = 6, f64 = 11;  // TensorProto.DataType
+    constexpr std::size_t max_new_nodes = 16;
+    const std::string& op = node.op;
+    if (node.inputs.size() > (op == "QLinearConcat" ? max_rank : max_new_nodes) || !spend(2 * max_new_nodes))
+      return false;
+    const auto integer = [&](std::string_view name) {
+      const auto* const value = attribute_of<std::int64_t>(node, name);
+      return value != nullptr ? *value : 0;
+    };
+    if (op == "QuantizeLinear" || op == "DequantizeLinear") {
+      make(node, op, node.inputs, node.attributes, node.outputs[0]);
+    } else if (op == "QLinearConv") {
+      const std::string x = floats(node, 0, 1), w = floats(node, 3, 0);
+      std::string bias;
+      if (!input(node, 8).empty()) {  // its scale is the product of the others
+        const std::string scale = make(node, "Mul", {input(node, 1), input(node, 4)});
+        bias = make(node, "Mul", {cast(node, input(node, 8), f32), scale});
+      }
+      quantize(node, make(node, "Conv", {x, w, bias}, node.attributes), 6);
+    } else if (op == "QLinearMatMul") {
+      quantize(node, make(node, "MatMul", {floats(node, 0, -2), floats(node, 3, -1)}), 6);
+    } else if (op == "QLinearAdd" || op == "QLinearMul") {
+      quantize(node, make(node, op.substr(7), {floats(node, 0, 1), floats(node, 3, 1)}), 6);
+    } else if (op == "QLinearSigmoid" || op == "QLinearLeakyRelu") {
+      quantize(node, make(node, op.substr(7), {floats(node, 0, 1)}, node.attributes), 3);
+    } else if (op == "QLinearGlobalAveragePool" || op == "QLinearAveragePool") {
+      if (integer("channels_last") != 0) return refuse(node, "its channels are last");
+      quantize(node, make(node, op.substr(7), {floats(node, 0, 1)}, without(node, "channels_last")), 3);
+    } else if (op == "QLinearSoftmax") {  // before version 13, Softmax is one over all axes from `axis` on
+      if (integer("opset") < 13) return refuse(node, "its version of Softmax is before 13");
+      quantize(node, make(node, "Softmax", {floats(node, 0, 1)}, without(node, "opset")), 3);
+    } else if (op == "QLinearConcat") {
+      std::vector<std::string> parts;
+      for (std::size_t i = 2; i + 1 < node.inputs.size(); i += 3) parts.push_back(floats(node, i, 1));
+      quantize(node, make(node, "Concat", std::move(parts), node.attributes), 0);
+    } else if (op == "QGemm") {
+      const auto* const alpha = attribute_of<float>(node, "alpha");
+      if (alpha != nullptr && *alpha != 1) return refuse(node, "its alpha is not 1");
+      std::string bias;
+      if (!input(node, 6).empty()) {
+        const std::string scale = make(node, "Mul", {input(node, 1), input(node, 4)});
+        bias = make(node, "Mul", {cast(node, input(node, 6), f32), scale});
+      }
+      const std::string a = floats(node, 0, 1), b = floats(node, 3, integer("transB") != 0 ? 0 : 1);
+      const bool ends = input(node, 7).empty();
+      const std::string sum =
+          make(node, "Gemm", {a, b, bias}, without(node, "alpha"), ends ? node.outputs[0] : std::string());
+      if (!ends) quantize(node, sum, 7);
+    } else if (op == "ConvInteger") {
+      const std::string x = moved(node, input(node, 0), input(node, 2), f32);
+      const std::string w = moved(node, input(node, 1), input(node, 3), f32);
+      cast(node, make(node, "Conv", {x, w}, node.attributes), i32, node.outputs[0]);
+    } else if (op == "MatMulInteger") {  // sums may exceed the integers of f32
+      const std::string a = moved(node, input(node, 0), column(node, input(node, 2)), f64);
+      const std::string b = moved(node, input(node, 1), input(node, 3), f64);
+      cast(node, make(node, "MatMul", {a, b}), i32, node.outputs[0]);
+    } else {
+      return split_to_float(node);
+    }
+    return true;
+  }
+
+  /// A zero point for each row of a matrix, or one for all.
+  std::string column(const Node& node, const std::string& zero) {
+    if (zero.empty()) return zero;
+    const std::string shape = fresh(node);
+    add(node, "Constant", {}, shape).attributes.push_back({"value_ints", std::vector<std::int64_t>{-1, 1}});
+    return make(node, "Reshape", {zero, shape});
+  }
+
+  /// Products of integers with a result of f32.
+  bool split_to_float(const Node& node) {
+    std::string a, b, bias;
+    if (node.op == "DynamicQuantizeMatMul") {  // A, B, b_scale, b_zero_point, bias
+      Node& dynamic = add(node, "DynamicQuantizeLinear", {input(node, 0)}, fresh(node));
+      const std::string codes = dynamic.outputs[0];
+      const std::string scale = fresh(node), zero = fresh(node);
+      out_.back().outputs = {codes, scale, zero};
+      a = make(node, "DequantizeLinear", {codes, scale, zero});
+      b = make(node, "DequantizeLinear", {input(node, 1), input(node, 2), input(node, 3)},
+               {{"axis", std::int64_t{-1}}});
+      bias = input(node, 4);
+    } else {  // A, B, a_scale, b_scale, a_zero_point, b_zero_point, bias
+      a = make(node, "DequantizeLinear", {input(node, 0), input(node, 2), input(node, 4)},
+               {{"axis", std::int64_t{-2}}});
+      b = make(node, "DequantizeLinear", {input(node, 1), input(node, 3), input(node, 5)},
+               {{"axis", std::int64_t{-1}}});
+      bias = input(node, 6);
+    }
+    const std::string product = make(node, "MatMul", {a, b}, {}, bias.empty() ? node.outputs[0] : std::string());
+    if (!bias.empty()) make(node, "Add", {product, bias}, {}, node.outputs[0]);
+    return true;
+  }
+
+  static bool refuse(Node& node, const char* why) {
+    node.refused = why;
+    return false;
   }
 
   std::vector<Node>& nodes_;

@@ -19,6 +19,7 @@ class Stele < Formula
   depends_on "xxhash"
   depends_on "zstd"
 
+  uses_from_macos "curl"
   uses_from_macos "zlib"
 
   def install

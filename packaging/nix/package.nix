@@ -6,6 +6,7 @@
   boost,
   cli11,
   cmake,
+  curl,
   flatbuffers,
   libdeflate,
   libhwy,
@@ -38,6 +39,7 @@ stdenv.mkDerivation (finalAttrs: {
 
   buildInputs = [
     cli11
+    curl
     flatbuffers
     libdeflate
     libhwy

@@ -63,6 +63,8 @@ class Stele(CMakePackage):
         depends_on("flatbuffers@2.0.8:", type="build", when=f"formats={formats}")
 
     with when("formats=all"):
+        depends_on("curl@7.85:")
+        depends_on("openssl@3:")
         depends_on("protobuf@3.21:", type=("build", "link"))
         depends_on("re2")
 

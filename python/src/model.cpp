@@ -1,12 +1,16 @@
 // Opened files: their names, dtypes, shapes, values.
 #include <algorithm>
+#include <set>
 
+#include <stele/composite.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/transform.hpp>
 
 #include "bindings.hpp"
 #include "commands.hpp"
+#include "passes/composites/composite.hpp"
+#include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "statistics.hpp"
 
@@ -24,6 +28,7 @@ command::Opening opening_of(const nb::dict& options) {
     if (name == "part") opening.part = string_of(value);
     if (name == "limit") opening.limit = string_of(value);
     if (name == "optimizer") opening.optimizer = string_of(value);
+    if (name == "parts") opening.parts = nb::cast<bool>(value);
     if (name == "ignore_checksums") opening.ignore_checksums = nb::cast<bool>(value);
   }
   return opening;
@@ -37,10 +42,12 @@ Result<Model> open_path(const std::string& path, const command::Opening& opening
   if (found && !(*source)->is_folder() && command::as_checkpoints(**found) == nullptr && opening.tag.empty() &&
       opening.part.empty() && !opening.ignore_checksums) {
     STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(**found, *source, options));
+    if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
     return Model(std::move(snapshot), {std::shared_ptr<const Format>(), *found});
   }
   STELE_TRY_ASSIGN(auto format, command::input_format(path, opening, options));
   STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(*format, path, options));
+  if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
   if (!opening.part.empty()) {
     STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
   }
@@ -56,6 +63,7 @@ Result<Model> open_source(const SourcePtr& source, const command::Opening& openi
   STELE_TRY_ASSIGN(const LoadOptions options, command::load_options(opening, 0));
   STELE_TRY_ASSIGN(const Format* const format, format_of_content(*source));
   STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(*format, source, options));
+  if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
   if (!opening.part.empty()) {
     STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
   }
@@ -87,6 +95,17 @@ nb::dict leaves(const Model& model) {
   nb::dict dict;
   for (const command::Named& named : names) dict[text(named.name)] = named.leaf;
   return dict;
+}
+
+/// Returns the names of the files that store the tensors, uncompressed.
+nb::list files(const Model& model) {
+  std::set<const Source*> sources;
+  for (std::size_t i = 0; i < model.snapshot().leaf_count(); ++i) {
+    if (const auto location = model.snapshot().leaf(i).location()) sources.insert(location->source);
+  }
+  nb::list names;
+  for (const Source* source : sources) names.append(text(source->name()));
+  return names;
 }
 
 /// Returns {path: value} of all that are no tensors.
@@ -127,13 +146,33 @@ nb::object annotations(const Model& model, std::size_t leaf) {
   return dict;
 }
 
+/// Returns the scheme and the parts of a quantized weight, or None.
+nb::object composite_of(const Model& model, std::size_t leaf) {
+  const auto info = composite(unwrap(model.snapshot().checked_leaf(leaf)));
+  if (!info) return nb::none();
+  nb::dict dict;
+  dict["scheme"] = text(info->scheme);
+  dict["bits"] = info->bits;
+  dict["group"] = info->group;
+  dict["bytes"] = info->bytes;
+  nb::list parts;
+  for (const auto& part : info->parts) parts.append(text(part.name));
+  dict["parts"] = parts;
+  return dict;
+}
+
 /// Returns the statistics of a leaf, or None if it has no numbers.
 nb::object stats(const Model& model, std::size_t leaf) {
-  static_cast<void>(unwrap(model.snapshot().checked_leaf(leaf)));
+  const LeafView view = unwrap(model.snapshot().checked_leaf(leaf));
   const auto all = unwrap(without_gil([&]() -> Result<std::vector<command::Statistics>> {
     command::Terminal terminal({.quiet = true});
-    STELE_TRY_ASSIGN(const Snapshot numbers, command::with_numbers(model.snapshot()));
-    return command::statistics_of(numbers, {{"", static_cast<std::uint32_t>(leaf)}}, terminal);
+    SnapshotBuilder alone;  // a step on the whole model would take time for every tensor
+    alone.set_flat();
+    alone.keep(model.snapshot().data());
+    const std::string name = view.path();
+    detail::add_leaf(alone, std::string_view(name), view);
+    STELE_TRY_ASSIGN(const Snapshot numbers, command::with_numbers(alone.finish()));
+    return command::statistics_of(numbers, {{"", 0}}, terminal);
   }));
   const command::Statistics& s = all.front();
   if (s.count == 0) return nb::none();
@@ -190,9 +229,12 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("properties", [](const Model& m) { return to_python(m.snapshot().properties()); })
       .def_prop_ro("nbytes", [](const Model& m) { return m.snapshot().byte_size(); })
       .def("leaves", leaves)
+      .def("files", files)
       .def("values", values)
       .def("info", info, nb::arg("leaf"))
       .def("annotations", annotations, nb::arg("leaf"))
+      .def("composite", composite_of, nb::arg("leaf"))
+      .def_prop_ro("notes", [](const Model& m) { return m.snapshot().notes(); })
       .def("stats", stats, nb::arg("leaf"))
       .def("checkpoint", checkpoint, nb::arg("path"), nb::arg("options"))
       .def("has_other_dtypes", has_other_dtypes);

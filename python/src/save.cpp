@@ -201,9 +201,10 @@ Saving saving_of(const nb::dict& options) {
     const auto name = nb::cast<std::string>(key);
     if (name == "to") s.convert.to = nb::cast<std::string>(value);
     if (name == "precision") s.convert.precision = nb::cast<std::string>(value);
-    if (name == "quantize") s.convert.quantize = nb::cast<unsigned>(value);
+    if (name == "quantize") s.convert.quantize = nb::cast<std::string>(value);
     if (name == "compress") s.convert.compress = nb::cast<bool>(value);
     if (name == "shard") s.convert.shard = nb::cast<std::string>(value);
+    if (name == "append") s.convert.append = nb::cast<bool>(value);
     if (name == "to_tag") s.convert.to_tag = nb::cast<std::string>(value);
     if (name == "allow_loss") s.options.allow_loss = nb::cast<bool>(value);
     if (name == "allow_overflow") s.options.convert.allow_overflow = nb::cast<bool>(value);
@@ -233,24 +234,31 @@ nb::tuple save_model(const Model& model, nb::object target, const nb::dict& opti
   const Progress progress(std::move(function));
   saving.options.progress = progress.callback();
   std::string path;
-  const Report report =
-      unwrap(without_gil([&] {
-               return detail::guarded([&]() -> Result<Report> {
-                 STELE_TRY_ASSIGN(const command::Destination to, command::destination(saving.convert));
-                 path = to.path;
-                 saving.options.format = to.format.get();
-                 Checkpoint content = checkpoint;
-                 if (command::names_mixture(saving.convert.precision)) {
-                   STELE_TRY_ASSIGN(content.parameters, quantize_gguf(content.parameters, saving.convert.precision));
-                 } else {
-                   STELE_TRY_ASSIGN(saving.options.precision, command::parse_precision(saving.convert.precision));
-                 }
-                 saving.options.precision.quantized_bits = saving.convert.quantize;
-                 const Output out = is_path ? Output(path) : Output(file != nullptr ? *file : buffer);
-                 return whole ? save(content, out, saving.options) : save(content.parameters, out, saving.options);
-               });
-             }),
-             progress);
+  Report rows;
+  const Report report = unwrap(
+      without_gil([&] {
+        return detail::guarded([&]() -> Result<Report> {
+          STELE_TRY_ASSIGN(const command::Destination to, command::destination(saving.convert, model.format().get()));
+          path = to.path;
+          saving.options.format = to.format.get();
+          Checkpoint content = checkpoint;
+          saving.convert.allow_overflow = saving.options.convert.allow_overflow;
+          STELE_TRY_ASSIGN(content.parameters, command::quantized(content.parameters, saving.convert, *to.format,
+                                                                  saving.options.precision, rows));
+          if (saving.convert.append) {
+            SaveOptions edit = saving.options;  // the recorder has the format and the precision
+            edit.format = {};
+            edit.precision = {};
+            return command::append_tag(std::move(content), to, saving.convert, saving.options.precision, edit);
+          }
+          const Output out = is_path ? Output(path) : Output(file != nullptr ? *file : buffer);
+          STELE_TRY_ASSIGN(const Report saved,
+                           whole ? save(content, out, saving.options) : save(content.parameters, out, saving.options));
+          command::add_rows(rows, saved);
+          return rows;
+        });
+      }),
+      progress);
   nb::object bytes = nb::none();
   if (target.is_none()) {
     const Bytes memory = buffer.take();

@@ -1,7 +1,9 @@
 // Model -> Model, lazily: stele/transform.hpp and stele/quantize.hpp.
+#include <stele/composite.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/gguf.hpp>
 #include <stele/transform.hpp>
+#include <stele/transforms/lora.hpp>
 
 #include "bindings.hpp"
 #include "commands.hpp"
@@ -82,6 +84,13 @@ void bind_transforms(nb::module_& module) {
     Report report;
     Model result = transformed(model, [&](const Snapshot& s) { return quantize(s, {bits, patterns}, &report); });
     return nb::make_tuple(std::move(result), to_python(report));
+  });
+  module.def("merge_lora", [](const Model& model, const Model& adapter, nb::handle config, bool subtract) {
+    const Value settings = to_value(config);
+    return transformed(model, [&](const Snapshot& s) { return merge_lora(s, adapter.snapshot(), settings, subtract); });
+  });
+  module.def("split_composites", [](const Model& model) {
+    return transformed(model, [](const Snapshot& s) { return split_composites(s); });
   });
   module.def("dequantize", [](const Model& model, const Texts& patterns) {
     return transformed(model, [&](const Snapshot& s) { return dequantize(s, patterns); });

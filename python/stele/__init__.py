@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import _load  # noqa: F401, I001: before all that import _stele
 from . import transforms
 from ._commands import (
     Difference,

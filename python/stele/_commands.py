@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -39,42 +39,42 @@ def error_of(parts: dict[str, Any]) -> Error:
     return make(**{**{"message": ""}, **parts})
 
 
-def _words(command: str, places: Iterable[Path], options: dict[str, Any]) -> list[str]:
+# Flags whose names are not those of the arguments.
+_FLAGS = {"outputs": "output", "shapes": "shape", "except_": "except"}
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    """Returns the values of an option, which may occur several times."""
+    if name == "shapes":
+        return [f"{key}=" + ",".join("?" if n is None else str(n) for n in extents) for key, extents in value.items()]
+    if isinstance(value, Mapping):
+        for text in value.values():
+            if "=" in text:
+                raise ValueError(f"{name}: a new name cannot have '=': {text!r}; transforms.rename has no such limit")
+        return [f"{pattern}={text}" for pattern, text in value.items()]
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return [os.fsdecode(item) if isinstance(item, (bytes, os.PathLike)) else str(item) for item in items]
+
+
+def _run(command: str, arguments: dict[str, Any], *places: str) -> dict[str, Any]:
+    """Runs a subcommand with the arguments of a function, its locals(). Those that `places` names are the files."""
     words = [command]
-    for name, value in options.items():
-        flag = "--" + name.rstrip("_").replace("_", "-")
-        if value is None or value is False:
+    for name, value in arguments.items():
+        if name in places or value is None or value is False or name == "threads" and value == 0:
             continue
+        flag = "--" + _FLAGS.get(name, name).replace("_", "-")
         if value is True:
             words.append(flag)
             continue
-        for item in value if isinstance(value, (list, tuple)) else [value]:
-            text = os.fsdecode(item) if isinstance(item, (bytes, os.PathLike)) else str(item)
+        for text in _texts(name, value):
             if not text:
                 raise ValueError(f"{command}: {name} is empty")
             words.append(f"{flag}={text}")
-    for place in map(os.fsdecode, places):
-        words.append(os.path.join(".", place) if place.startswith("-") else place)
-    return words
-
-
-def _list(value: str | Sequence[str]) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
-
-
-def _rules(rename: Mapping[str, str] | None) -> list[str]:
-    rules = rename or {}
-    for text in rules.values():
-        if "=" in text:
-            raise ValueError(f"convert: a new name cannot have '=': {text!r}; transforms.rename has no such limit")
-    return [f"{pattern}={text}" for pattern, text in rules.items()]
-
-
-def _shapes(shapes: Mapping[str, Sequence[int | None]] | None) -> list[str]:
-    return [
-        f"{name}=" + ",".join("?" if extent is None else str(extent) for extent in extents)
-        for name, extents in (shapes or {}).items()
-    ]
+    for place in (arguments[name] for name in places if arguments[name] is not None):
+        for file in [place] if isinstance(place, (str, bytes, os.PathLike)) else place:
+            file = os.fsdecode(file)
+            words.append(os.path.join(".", file) if file.startswith("-") else file)
+    return run(words)[1]
 
 
 def convert(
@@ -83,7 +83,7 @@ def convert(
     *,
     to: str | None = None,
     precision: str | None = None,
-    quantize: int | None = None,
+    quantize: int | str | None = None,
     only: str | Sequence[str] = (),
     except_: str | Sequence[str] = (),
     rename: Mapping[str, str] | None = None,
@@ -121,16 +121,7 @@ def convert(
     Returns:
         The report: what was lost, converted, quantized.
     """
-    options: dict[str, Any] = dict(
-        to=to, precision=precision, quantize=quantize, only=_list(only), except_=_list(except_),
-        rename=_rules(rename), transpose=_list(transpose), adapt=adapt,
-        weights=weights, checkpoint=checkpoint, compress=compress, shard=shard, to_tag=to_tag, append=append, names=names,
-        tag=tag, part=part, limit=limit, ignore_checksums=ignore_checksums, optimizer=optimizer, parameters=parameters,
-        buffers=_list(buffers), allow_loss=allow_loss, allow_overflow=allow_overflow, no_clobber=no_clobber,
-        dry_run=dry_run, threads=threads or None,
-    )
-    _, document = run(_words("convert", [source, target], options))
-    return report_of(document.get("rows", []))
+    return report_of(_run("convert", locals(), "source", "target").get("rows", []))
 
 
 @dataclass(frozen=True)
@@ -163,9 +154,7 @@ def verify(
     threads: int = 0,
 ) -> Verification:
     """Reads every byte of a file and checks everything that can be checked: ``stele verify``."""
-    options = dict(names=names, tag=tag, limit=limit, ignore_checksums=ignore_checksums, threads=threads or None)
-    _, document = run(_words("verify", [path], options))
-    verdict = document["files"][0]
+    verdict = _run("verify", locals(), "path")["files"][0]
     error = error_of(verdict["error"]) if "error" in verdict else None
     if error is not None and error.code in ("not_found", "io"):
         raise error
@@ -219,11 +208,7 @@ def diff(
     threads: int = 0,
 ) -> Differences:
     """Compares two files, of any formats: tensors, values, metadata, ties: ``stele diff``."""
-    options: dict[str, Any] = dict(
-        atol=atol, rtol=rtol, ignore_dtype=ignore_dtype, tensors=tensors, only=_list(only), names_a=names_a,
-        names_b=names_b, tag_a=tag_a, tag_b=tag_b, part_a=part_a, part_b=part_b, threads=threads or None, largest=0,
-    )
-    _, document = run(_words("diff", [a, b], options))
+    document = _run("diff", {**locals(), "largest": 0}, "a", "b")
     return Differences(
         document["equal"], document["tensors"], document["equal_tensors"],
         [Difference(**row) for row in document["differences"]],
@@ -246,12 +231,7 @@ def hash(  # noqa: A001
     Args:
         algorithm: ``xxh3``, ``xxh64``, ``sha1`` or ``sha256``.
     """
-    options: dict[str, Any] = dict(
-        algorithm=algorithm, total=True, names=names, tag=tag, part=part, limit=limit,
-        ignore_checksums=ignore_checksums, threads=threads or None,
-    )
-    _, document = run(_words("hash", [path], options))
-    digest: str = document["files"][0]["digest"]
+    digest: str = _run("hash", {**locals(), "total": True}, "path")["files"][0]["digest"]
     return digest
 
 
@@ -267,12 +247,7 @@ def hashes(
     threads: int = 0,
 ) -> dict[str, str]:
     """Returns the digest of each tensor: ``stele hash``."""
-    options: dict[str, Any] = dict(
-        algorithm=algorithm, names=names, tag=tag, part=part, limit=limit, ignore_checksums=ignore_checksums,
-        threads=threads or None,
-    )
-    _, document = run(_words("hash", [path], options))
-    return {row["name"]: row["digest"] for row in document["files"][0]["tensors"]}
+    return {row["name"]: row["digest"] for row in _run("hash", locals(), "path")["files"][0]["tensors"]}
 
 
 def merge(
@@ -281,10 +256,7 @@ def merge(
 ) -> Report:
     """Joins the tensors of several files in one: ``stele merge``. With `overlay`, later files replace tensors of
     earlier ones."""
-    options: dict[str, Any] = dict(to=to, overlay=overlay, allow_loss=allow_loss, out=out, threads=threads or None)
-    places = [files] if isinstance(files, (str, bytes, os.PathLike)) else files
-    _, document = run(_words("merge", places, options))
-    return report_of(document.get("rows", []))
+    return report_of(_run("merge", locals(), "files").get("rows", []))
 
 
 def split(
@@ -307,12 +279,8 @@ def split(
         out: ``part.EXT``: the files are part.NAME.EXT, or part-1-of-N.EXT.
         size: the maximum of the tensors in a file, as ``"2GB"``; without it, each name's first `levels` make a part.
     """
-    options: dict[str, Any] = dict(
-        size=size, levels=levels if size is None else None, allow_loss=allow_loss, names=names, tag=tag, part=part,
-        limit=limit, ignore_checksums=ignore_checksums, threads=threads or None,
-    )
-    _, document = run(_words("split", [source, out], options))
-    return [row["file"] if isinstance(row, dict) else row for row in document["files"]]
+    arguments = {**locals(), "levels": levels if size is None else None}
+    return [row["file"] if isinstance(row, dict) else row for row in _run("split", arguments, "source", "out")["files"]]
 
 
 def report(
@@ -330,11 +298,7 @@ def report(
     threads: int = 0,
 ) -> None:
     """Writes a page of HTML: sizes, histograms, and with `b` the differences: ``stele report``."""
-    options: dict[str, Any] = dict(
-        out=out, title=title, tensors=tensors, names=names, tag=tag, part=part, limit=limit,
-        ignore_checksums=ignore_checksums, threads=threads or None,
-    )
-    run(_words("report", [a] if b is None else [a, b], options))
+    _run("report", locals(), "a", "b")
 
 
 def repair(
@@ -350,17 +314,7 @@ def repair(
     threads: int = 0,
 ) -> dict[str, Any]:
     """Writes what is whole of a damaged file: ``stele repair``. Returns the document of ``--json``."""
-    options: dict[str, Any] = dict(
-        allow_loss=allow_loss, names=names, tag=tag, part=part, limit=limit, ignore_checksums=ignore_checksums,
-        threads=threads or None,
-    )
-    _, document = run(_words("repair", [source, out], options))
-    return document
-
-
-def _import(source: Path, target: Path, options: dict[str, Any]) -> Report:
-    _, document = run(_words("import", [source, target], options))
-    return report_of(document.get("rows", []))
+    return _run("repair", locals(), "source", "out")
 
 
 def import_onnx(
@@ -381,11 +335,7 @@ def import_onnx(
         shapes: ``{input: extents}``; None stays open.
         mappings: a file of mapping rules that go before the library's.
     """
-    return _import(
-        source, target,
-        dict(shape=_shapes(shapes), output=_list(outputs), mappings=mappings, to=to, allow_loss=allow_loss,
-             dry_run=dry_run, no_clobber=no_clobber),
-    )
+    return report_of(_run("import", locals(), "source", "target").get("rows", []))
 
 
 def import_tensorflow(
@@ -402,11 +352,7 @@ def import_tensorflow(
     no_clobber: bool = False,
 ) -> Report:
     """Writes the graph of a SavedModel or a frozen graph for DL4J, or as ONNX: ``stele import``."""
-    return _import(
-        source, target,
-        dict(shape=_shapes(shapes), output=_list(outputs), signature=signature, mappings=mappings, to=to,
-             allow_loss=allow_loss, dry_run=dry_run, no_clobber=no_clobber),
-    )
+    return report_of(_run("import", locals(), "source", "target").get("rows", []))
 
 
 def export_onnx(
@@ -414,6 +360,4 @@ def export_onnx(
     no_clobber: bool = False,
 ) -> Report:
     """Writes a graph of DL4J as an ONNX model: ``stele import MODEL OUT.onnx``."""
-    return _import(
-        source, target, dict(opset=opset, tag=tag, allow_loss=allow_loss, dry_run=dry_run, no_clobber=no_clobber, to="onnx")
-    )
+    return report_of(_run("import", {**locals(), "to": "onnx"}, "source", "target").get("rows", []))

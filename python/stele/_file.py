@@ -130,6 +130,13 @@ class Tensor:
         annotations: dict[str, Any] = self._file._model.annotations(self._leaf)
         return annotations
 
+    @property
+    def composite(self) -> dict[str, Any] | None:
+        """The scheme, bits, group, bytes and parts of a weight that the file stores as several tensors, as quantized
+        checkpoints do; its elements are then f32. None for other tensors."""
+        composite: dict[str, Any] | None = self._file._model.composite(self._leaf)
+        return composite
+
     def numpy(self, *, copy: bool = False, writable: bool = False) -> np.ndarray[Any, Any]:
         """Returns the elements as a NumPy array.
 
@@ -223,8 +230,9 @@ class Tensor:
         return (1, 0)
 
     def __buffer__(self, flags: int) -> memoryview:
-        array = self.numpy()
-        view: memoryview = (array if self.dtype in _dtypes.NUMPY else array.reshape(-1).view(np.uint8)).data
+        if self.dtype not in _dtypes.NUMPY:  # NumPy would take bytes for numbers
+            raise BufferError(f"{self.name}: a buffer cannot have elements of {self.dtype}; use numpy()")
+        view: memoryview = self.numpy().data
         return view
 
     def __repr__(self) -> str:
@@ -340,7 +348,7 @@ class File(Mapping[str, Tensor]):
         self._keep = keep
         self.path = path
         self._absolute = None if path is None else os.path.abspath(path)
-        self._identity = _identity(path) if path is not None else None
+        self._identity = _identity(path, model) if path is not None else None
 
     @property
     def _model(self) -> Any:
@@ -435,6 +443,12 @@ class File(Mapping[str, Tensor]):
     @property
     def properties(self) -> Any:
         return self._model.properties
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about parts of the file that were not understood, and stay as they are."""
+        notes: list[str] = self._model.notes
+        return notes
 
     @property
     def values(self) -> _Values:
@@ -600,8 +614,8 @@ class _Level(dict[str, Any]):
     """A level of names in a tree; a value may be a dict, too."""
 
 
-_FLAGS = {"compress", "allow_loss", "allow_overflow", "overwrite", "dry_run", "ignore_checksums"}
-_NUMBERS = {"quantize", "threads"}
+_FLAGS = {"append", "compress", "parts", "allow_loss", "allow_overflow", "overwrite", "dry_run", "ignore_checksums"}
+_NUMBERS = {"threads"}
 _SIZES = {"limit", "shard"}
 
 
@@ -626,6 +640,8 @@ def checked(function: str, **options: Any) -> dict[str, Any]:
             result[name] = os.fsdecode(value)
         elif isinstance(value, str) and name not in _NUMBERS:
             result[name] = value
+        elif name == "quantize" and hasattr(value, "__index__"):
+            result[name] = str(operator.index(value))
         elif (name in _NUMBERS or name in _SIZES) and hasattr(value, "__index__"):
             number = operator.index(value)
             if number < 0 or name in _NUMBERS and number >= 2**32:
@@ -637,12 +653,13 @@ def checked(function: str, **options: Any) -> dict[str, Any]:
     return result
 
 
-def _identity(path: str) -> list[tuple[str, int, int]] | None:
-    """Returns names, sizes and times of a file, or of all files in a folder."""
+def _identity(path: str, model: Any) -> list[tuple[str, int, int]] | None:
+    """Returns names, sizes and times of a file, of the others that store its tensors, or of all files in a folder."""
     try:
-        files = [path]
         if os.path.isdir(path):
             files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+        else:
+            files = [path, *sorted(file for file in model.files() if os.path.exists(file) and not os.path.samefile(file, path))]
         statuses = [(os.path.relpath(file, path), os.stat(file)) for file in files]
     except OSError:
         return None
@@ -650,9 +667,14 @@ def _identity(path: str) -> list[tuple[str, int, int]] | None:
 
 
 def _reopen(path: str, options: dict[str, Any], identity: list[tuple[str, int, int]] | None) -> File:
-    if _identity(path) != identity:
-        raise make("io", "the file has changed since it was pickled", file=path)
-    return open(path, **options)
+    cause: Error | None = None
+    try:
+        file = open(path, **options)
+        if file._identity == identity:
+            return file
+    except Error as error:
+        cause = error
+    raise make("io", "the file has changed since it was pickled", file=path) from cause
 
 
 def open(  # noqa: A001
@@ -663,6 +685,7 @@ def open(  # noqa: A001
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    parts: bool = False,
 ) -> File:
     """Opens a model file of any format. Tensors are read when they are asked for.
 
@@ -675,13 +698,14 @@ def open(  # noqa: A001
         limit: allows tensors of up to this size together, for example ``"5G"`` or a number of bytes, if they share
             elements.
         ignore_checksums: does not compare the checksums of a PyTorch file.
+        parts: shows the codes, scales and zero points of quantized weights, as the file stores them.
 
     Raises:
         NotFoundError: the file does not exist (also a FileNotFoundError).
         FormatError: the content is not a model, or damaged (also a ValueError).
         OperatingSystemError: the file cannot be read (also an OSError).
     """
-    options = checked("open", names=names, tag=tag, part=part, limit=limit, ignore_checksums=ignore_checksums)
+    options = checked("open", names=names, tag=tag, part=part, limit=limit, ignore_checksums=ignore_checksums, parts=parts)
     options = {name: value for name, value in options.items() if value}
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(source)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _dtypes, _stele
-from ._errors import Report
+from ._errors import Report, make
 from ._file import File, Progress, Stoppable, Tensor, checked, file_name, interruptible
 
 __all__ = ["model_of", "save"]
@@ -21,7 +21,7 @@ def save(
     *,
     format: str | None = None,  # noqa: A002
     precision: str | None = None,
-    quantize: int | None = None,
+    quantize: int | str | None = None,
     metadata: Mapping[str, str] | None = None,
     values: Mapping[str, Any] | None = None,
     properties: Mapping[str, Any] | None = None,
@@ -30,6 +30,7 @@ def save(
     compress: bool = False,
     shard: str | int | None = None,
     to_tag: str | None = None,
+    append: bool = False,
     durability: str = "full",
     allow_loss: bool = False,
     allow_overflow: bool = False,
@@ -50,7 +51,9 @@ def save(
         format: the name of the format (``stele.formats()``), if the extension is another.
         precision: stores floats as ``f64``, ``f32``, ``f16`` or ``bf16``; or matrices as blocks: ``q8_0``, ``q4_K``,
             ...; or mixed like llama.cpp: ``Q4_K_M``, ...
-        quantize: stores floats as integers of 2 to 8 bits.
+        quantize: stores weights as checkpoints of the Hugging Face hub do: ``fp8``, ``int4``, ``int8``, ``nvfp4``,
+            ``mxfp4``, ``mxfp8``, ``gptq``, ``awq`` or ``nf4`` (``int4:64`` has groups of 64); or all floats as integers
+            of 2 to 8 bits.
         metadata: strings, in formats that have them.
         values: values by path, besides those in `tensors`.
         properties: typed properties, as in GGUF files.
@@ -59,6 +62,7 @@ def save(
         compress: compresses a .stele, .json or .zip file.
         shard: writes safetensors shards of at most this size, as ``"5GB"``.
         to_tag: the tag to write to an archive.
+        append: adds the tag to an existing archive.
         durability: ``"full"`` survives a power loss; ``"process"`` a crash of this process.
         allow_loss: drops and reports what the format cannot hold, instead of failing.
         allow_overflow: numbers beyond the range become infinite, and are counted.
@@ -69,7 +73,7 @@ def save(
             ``progress=stele.progress(tqdm(unit="B", unit_scale=True))``.
 
     Returns:
-        The report; for ``path=None`` the bytes of the file.
+        The report; for ``path=None`` the bytes of the file, which must then hold all (a file object returns a report).
 
     Raises:
         FormatError: the format cannot hold a part of `tensors` (code ``not_representable``).
@@ -78,7 +82,7 @@ def save(
     """
     model, kept = model_of(tensors, metadata=metadata, values=values, properties=properties, ties=ties)
     options = checked(
-        "save", to=format, precision=precision, quantize=quantize, compress=compress, shard=shard, to_tag=to_tag,
+        "save", to=format, precision=precision, quantize=quantize, compress=compress, shard=shard, to_tag=to_tag, append=append,
         durability=durability, allow_loss=allow_loss, allow_overflow=allow_overflow, overwrite=overwrite,
         dry_run=dry_run, threads=threads,
     )
@@ -92,13 +96,21 @@ def save(
             raise TypeError(f"save: not a path or a file object: {type(path).__name__}")
         if format is None:
             raise ValueError("save: a file object needs a format, such as format='safetensors'")
+    if append and not isinstance(target, str):
+        raise ValueError("save: only an archive at a path can be appended to")
     stoppable = Stoppable(progress)
     report, _, data = interruptible(lambda: _stele.save(model, target, arrays, options, stoppable), stoppable.stop)
     for entry in kept:
         if isinstance(entry, _Empty):
             report.add("lost", entry.name, "an empty dict or list")
     del kept, states
-    return report if data is None else data
+    if data is None:
+        return report
+    for row in report:
+        if row.what in ("lost", "overflowed"):
+            raise make("not_representable", "bytes have no report of what is lost", row.path, found=row.detail,
+                       hint="save to a file object, such as io.BytesIO()")
+    return data
 
 
 def model_of(

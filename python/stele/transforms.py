@@ -3,7 +3,10 @@ or asked for."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from . import _stele
 from ._errors import Report
@@ -14,12 +17,14 @@ __all__ = [
     "dequantize",
     "filter",
     "merge",
+    "merge_lora",
     "overlay",
     "part",
     "precision",
     "quantize",
     "rename",
     "reshape",
+    "split_composites",
     "transpose",
     "with_prefix",
 ]
@@ -92,3 +97,29 @@ def quantize(file: File, bits: int = 8, only: str | Sequence[str] = "*") -> tupl
 def dequantize(file: File, only: str | Sequence[str] = "*") -> File:
     """Converts quantized tensors and blocks to f32."""
     return File(_stele.dequantize(file._model, _patterns(only)), keep=file._keep)
+
+
+def split_composites(file: File) -> File:
+    """Shows quantized weights as the tensors that the file stores: codes, scales, zero points."""
+    return File(_stele.split_composites(file._model), keep=file._keep)
+
+
+def merge_lora(file: File, adapter: File, config: Mapping[str, Any] | None = None, *, subtract: bool = False) -> File:
+    """Adds an adapter of PEFT to a model, or with `subtract` takes it out. Weights are computed in f32 when they are read,
+    and rounded once to the model's dtype.
+
+    Args:
+        config: the content of ``adapter_config.json``; by default that of the adapter's folder.
+
+    Raises:
+        KeyNotFoundError: the model lacks a tensor of the adapter.
+        FormatError: shapes or dtypes do not fit, or a kind of adapter that is not merged.
+    """
+    if config is None:
+        if adapter.path is None:
+            raise ValueError("merge_lora: an adapter without a path needs config")
+        folder = adapter.path if os.path.isdir(adapter.path) else os.path.dirname(adapter.path)
+        with open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as stream:
+            config = json.load(stream)
+    merged = _stele.merge_lora(file._model, adapter._model, dict(config or {}), subtract)
+    return File(merged, keep=(file._keep, adapter._keep))

@@ -55,7 +55,7 @@ Status TagWriter::write(const Checkpoint& checkpoint) {
 
   std::map<std::string, std::string> metadata = checkpoint.parameters.metadata();
   STELE_TRY_ASSIGN(std::string extras, flat_extras(checkpoint.parameters));
-  if (!extras.empty()) metadata.emplace(flat_key, std::move(extras));
+  STELE_TRY(add_flat_key(metadata, std::move(extras)));
   if (!metadata.empty()) {
     std::string json;
     json::Writer to(json);

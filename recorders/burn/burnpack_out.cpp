@@ -93,13 +93,10 @@ class BurnpackWriter {
   }
 
   Status describe() {
-    if (metadata_.contains(std::string(flat_key))) {
-      return Error(Errc::not_representable, "stele reserves the metadata key \"stele\"");
-    }
     STELE_TRY_ASSIGN(std::string extras, flat_extras(snapshot_, [](const std::string&, const Value& value) {
                        return is_burnpack_scalar(value);
                      }));
-    if (!extras.empty()) metadata_.emplace(flat_key, std::move(extras));
+    STELE_TRY(add_flat_key(metadata_, std::move(extras)));
     const auto nodes = snapshot_.nodes();
     std::vector<std::pair<std::string, const Value*>> scalars;
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {

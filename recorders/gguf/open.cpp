@@ -137,10 +137,10 @@ class GgufReader {
     }
     detail::Properties pairs = std::move(files_[0].pairs);
     auto& map = *pairs.values.as_map();
-    const auto extras = std::find_if(map.begin(), map.end(), [](const auto& p) { return p.first == detail::flat_key; });
-    if (extras != map.end() && extras->second.as_string() == nullptr) {
-      return Error(Errc::malformed, "the key stele is not a string").path(std::string(detail::flat_key));
-    }
+    const auto extras = std::find_if(map.begin(), map.end(), [](const auto& p) {
+      const std::string* const text = p.first == detail::flat_key ? p.second.as_string() : nullptr;
+      return text != nullptr && detail::is_flat_text(*text);
+    });
     STELE_TRY(detail::sort_names(builder_));
     if (extras != map.end()) {
       STELE_TRY(detail::add_extras(builder_, *extras->second.as_string(), memory_));

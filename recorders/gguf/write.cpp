@@ -25,14 +25,14 @@ bool is_alignment(const Value& value) {
 
 /// Returns false for properties that GGUF cannot store, and for properties that would change how the file is read.
 bool is_written(std::string_view key, const Value& value) {
-  if (key == detail::flat_key || key.starts_with(gguf::split_prefix)) return false;
+  if (key.starts_with(gguf::split_prefix)) return false;
   if (key == gguf::alignment_key) return is_alignment(value);
   return gguf::bad_key(key) == nullptr && gguf::usual_type(value).has_value();
 }
 
 /// Returns the reason why a metadata key cannot be stored, or nullptr.
 const char* bad_metadata_key(std::string_view key) {
-  const bool reserved = key == detail::flat_key || key == gguf::alignment_key || key.starts_with(gguf::split_prefix);
+  const bool reserved = key == gguf::alignment_key || key.starts_with(gguf::split_prefix);
   return reserved ? "a reserved key" : gguf::bad_key(key);
 }
 
@@ -73,6 +73,12 @@ class Pairs {
     const bool named = std::any_of(map.begin(), map.end(), [](const auto& pair) {
       return pair.first == gguf::architecture_key && is_written(pair.first, pair.second);
     });
+    std::map<std::string, std::string> others;
+    if (const auto text = metadata.find(std::string(detail::flat_key)); text != metadata.end()) others.insert(*text);
+    for (const auto& [key, value] : map) {
+      if (key == detail::flat_key) others.emplace(key, value.as_string() != nullptr ? *value.as_string() : "");
+    }
+    STELE_TRY(detail::add_flat_key(others, extras));
     if (!named && !metadata.contains(std::string(gguf::architecture_key))) {
       add(gguf::architecture_key, Value(gguf::own_architecture));
     }
@@ -93,7 +99,7 @@ class Pairs {
       if (const char* const why = bad_metadata_key(key)) {
         return Error(Errc::not_representable, "GGUF files cannot store this metadata key")
             .path(key)
-            .expected("1 to 65535 bytes of UTF-8 without a zero byte; not stele, general.alignment or split.*")
+            .expected("1 to 65535 bytes of UTF-8 without a zero byte; not general.alignment or split.*")
             .found(why);
       }
       if (used.insert(key).second) add(key, Value(text));

@@ -72,11 +72,10 @@ class NpzWriter {
     OwnEntry own;
     own.metadata = snapshot_.metadata();
     for (const auto& [key, text] : own.metadata) {
-      if (key == flat_key) return refused("the metadata key stele, which is reserved for the library");
       if (!json::valid_utf8(key) || !json::valid_utf8(text)) return refused("metadata that is not UTF-8");
     }
     STELE_TRY_ASSIGN(std::string extras, flat_extras(snapshot_));
-    if (!extras.empty()) own.metadata.emplace(flat_key, std::move(extras));
+    STELE_TRY(add_flat_key(own.metadata, std::move(extras)));
     for (std::size_t i = 0; i < snapshot_.leaf_count(); ++i) {
       std::string key(paths[i]);
       if (!json::valid_utf8(key)) return refused("a name that is not UTF-8").path(key);
@@ -124,6 +123,7 @@ const Capabilities& NpzFormat::capabilities() const noexcept {
   static constexpr Capabilities can{.values = true,
                                     .aliases = true,
                                     .metadata = true,
+                                    .composites = true,
                                     .checksums = true,
                                     .max_rank = detail::numpy::max_rank,
                                     .holds = detail::numpy::holds_in_zip};

@@ -15,6 +15,7 @@
 #include "external.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
+#include "passes/composites/composite.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
@@ -82,7 +83,7 @@ class OnnxWriter {
     STELE_TRY(external_.prepare(sink, options_));
     STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot_));
     metadata_ = snapshot_.metadata();
-    if (!extras.empty()) metadata_.emplace(detail::flat_key, std::move(extras));
+    STELE_TRY(detail::add_flat_key(metadata_, std::move(extras)));
     if (model_path_.empty()) {
       STELE_TRY(make_new());
     } else {
@@ -116,9 +117,6 @@ class OnnxWriter {
       }
     }
     for (const auto& [key, text] : snapshot_.metadata()) {
-      if (key == detail::flat_key) {
-        return Error(Errc::not_representable, "the metadata key stele is reserved for the library");
-      }
       if (!detail::json::valid_utf8(key) || !detail::json::valid_utf8(text)) {
         return Error(Errc::not_representable, "ONNX files store metadata in UTF-8 only");
       }
@@ -421,7 +419,12 @@ bool OnnxFormat::recognises(std::span<const std::byte> head, std::uint64_t size)
 
 Result<Snapshot> OnnxFormat::open(SourcePtr source, const OpenContext& context) const {
   STELE_TRY_ASSIGN(Opened opened, open_model(std::move(source), context.options(), Wanted::tensors));
-  return detail::in_host_order(std::move(opened.snapshot));
+  STELE_TRY_ASSIGN(const Snapshot snapshot, detail::in_host_order(std::move(opened.snapshot)));
+  std::vector<detail::composites::Scaled> quantized;
+  for (Model::Dequantize& node : opened.model.dequantize) {
+    quantized.push_back({std::move(node.codes), std::move(node.scale), std::move(node.zero), node.axis, node.blocks});
+  }
+  return detail::composites::joined(snapshot, quantized);
 }
 
 Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::string_view file) const {

@@ -19,6 +19,7 @@
 #include <iterator>
 #include <optional>
 
+#include "base/in_file.hpp"
 #include "json/json.hpp"
 #include "record.hpp"
 #include "stele/bundle.hpp"
@@ -47,7 +48,7 @@ class ProgramReader {
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     auto r = text.starts_with('{') ? read_pir(text) : read_desc_of(protobuf::Reader(bytes.span()));
     if (r) r = sort();
-    if (!r) return r.error().file().empty() ? std::move(r).error().file(source_.name()) : std::move(r).error();
+    STELE_TRY(in_file(std::move(r), source_.name()));
     return std::move(list_);
   }
 

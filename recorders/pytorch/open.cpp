@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "base/entry_names.hpp"
+#include "base/in_file.hpp"
 #include "checkpoint.hpp"
 #include "encodings/pytorch/dcp_metadata.hpp"
 #include "encodings/pytorch/objects.hpp"
@@ -123,13 +124,6 @@ Result<Snapshot> open_folder(const SourcePtr& folder, const OpenContext& context
   return open_file(index, options, limits, memory, Kinds::all);
 }
 
-/// Adds the file to an error that has none.
-template <class T>
-Result<T> in_file(Result<T> result, const std::string& name) {
-  if (result || !result.error().file().empty()) return result;
-  return std::move(result).error().file(name);
-}
-
 }  // namespace
 
 Result<Snapshot> open_file(const SourcePtr& source, const PytorchOptions& options, const Limits& limits,
@@ -188,7 +182,7 @@ Result<Report> PytorchFormat::verify(SourcePtr source, const OpenContext& contex
       STELE_TRY_ASSIGN(const detail::pickle::Ref part, py::find_part(file->objects, options_.part));
       return py::build(*file, part, memory);
     }();
-    STELE_TRY_ASSIGN(const Snapshot snapshot, detail::in_host_order(py::in_file(parts, source->name())));
+    STELE_TRY_ASSIGN(const Snapshot snapshot, detail::in_host_order(detail::in_file(parts, source->name())));
     detail::Meter meter(options.progress, source->size());
     // Reads the storages of expanded tensors once each, as entries of the zip file: reading the tensors would take too
     // long.
@@ -225,7 +219,7 @@ Result<Checkpoint> PytorchFormat::open_checkpoint(SourcePtr source,  // NOLINT(p
       STELE_TRY_ASSIGN(Snapshot parameters, detail::in_host_order(detail::part_of(*snapshot, options_.part)));
       return Checkpoint{std::move(parameters)};
     }
-    return py::in_file(py::checkpoint_of(std::get<py::File>(opened), options_, memory), source->name());
+    return detail::in_file(py::checkpoint_of(std::get<py::File>(opened), options_, memory), source->name());
   });
 }
 

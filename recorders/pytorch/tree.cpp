@@ -425,7 +425,7 @@ class TreeBuilder {
       if (!memory_.take(96 + objects_.text(items[i]).size() + text.size())) {
         return index_error("the file's metadata needs too much memory");
       }
-      if (objects_.text(items[i]) == flat_key) STELE_TRY(find_tied(text));
+      if (objects_.text(items[i]) == flat_key && is_flat_text(text)) STELE_TRY(find_tied(text));
       if (!metadata_.emplace(objects_.text(items[i]), text).second) {
         return Error(Errc::duplicate, "a key of the metadata occurs twice").found(std::string(objects_.text(items[i])));
       }
@@ -488,7 +488,8 @@ class TreeBuilder {
 
   Result<Snapshot> finish() {
     STELE_TRY(names_.sort(to_, memory_));
-    if (const auto extras = metadata_.find(std::string(flat_key)); extras != metadata_.end()) {
+    if (const auto extras = metadata_.find(std::string(flat_key));
+        extras != metadata_.end() && is_flat_text(extras->second)) {
       STELE_TRY(add_extras(to_, extras->second, memory_));
       metadata_.erase(extras);
     }

@@ -158,14 +158,13 @@ Result<StateDict> state_dict_of(const Snapshot& snapshot) {
                          return (target.kind == NodeKind::tensor && snapshot.leaf(target.index).byte_size() != 0) ||
                                 (values && target.kind == NodeKind::value);
                        }));
-  if (!extras.empty()) made.metadata.emplace(flat_key, std::move(extras));
+  STELE_TRY(add_flat_key(made.metadata, std::move(extras)));
   return made;
 }
 
 Status check(const StateDict& dict, const Snapshot& snapshot) {
   STELE_TRY(check_names(dict.names.entries));
   for (const auto& [key, text] : snapshot.metadata()) {
-    if (key == flat_key) return Error(Errc::not_representable, "the metadata key stele is reserved for the library");
     if (json::valid_utf8(key) && json::valid_utf8(text)) continue;
     return Error(Errc::not_representable, "the metadata is not valid UTF-8").found(key);
   }
@@ -411,8 +410,13 @@ bool keeps(std::string_view annotation) { return annotation == quantization_key;
 namespace pt = detail::pytorch;
 
 const Capabilities& PytorchFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{
-      .values = true, .aliases = true, .metadata = true, .checksums = true, .holds = pt::holds, .keeps = pt::keeps};
+  static constexpr Capabilities can{.values = true,
+                                    .aliases = true,
+                                    .metadata = true,
+                                    .composites = true,
+                                    .checksums = true,
+                                    .holds = pt::holds,
+                                    .keeps = pt::keeps};
   return can;
 }
 

@@ -21,7 +21,12 @@ namespace stele::inline v0::detail::safetensors {
 Status write(const Snapshot& snapshot, std::span<const TensorEntry> tensors, std::span<const std::uint32_t> leaves,
              const std::map<std::string, std::string>& metadata, const Workers& workers, Sink& sink);
 
-/// Returns true if the folder itself has an index, or if its first safetensors file has boxes of tensors.
+/// Writes `stem`.safetensors, or several files and their index if the tensors have more than `shard_bytes`.
+Status write_files(const Snapshot& snapshot, Bundle& folder, const std::string& stem, std::uint64_t shard_bytes,
+                   const SaveOptions& options);
+
+/// Returns true if the folder itself has an index, if it has one safetensors file and a configuration of the Hugging
+/// Face hub, or if its first safetensors file has boxes of tensors.
 bool recognises_folder(const Bundle& folder);
 
 /// Returns the index of a folder. If the folder has no index, returns null and sets `files` to the names of its

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/in_file.hpp"
 #include "base/limits.hpp"
 #include "file.hpp"
 #include "io/files.hpp"
@@ -53,10 +54,7 @@ class BoxesReader {
     const auto bundle = folder_.bundle();
     for (std::size_t i = 0; i < files_.size(); ++i) {
       STELE_TRY_ASSIGN(const SourcePtr source, open_of_set(bundle, files_[i], i));
-      if (auto added = add_file(source); !added) {
-        Error error = std::move(added).error();
-        return error.file().empty() ? std::move(error).file(source->name()) : std::move(error);
-      }
+      STELE_TRY(in_file(add_file(source), source->name()));
     }
     if (whole_files_ != 0 && files_.size() > 1 && whole_files_ == files_.size()) {
       return Error(Errc::malformed, "the folder has several files and no index")
@@ -274,6 +272,9 @@ bool recognises_folder(const Bundle& folder) {
   if (std::find(names->begin(), names->end(), shards::shard_index_name) != names->end()) return true;
   const std::vector<std::string> files = names_with(*names, file_extension);
   if (files.empty()) return false;
+  // A model or an adapter of the Hugging Face hub.
+  const auto has = [&](std::string_view name) { return std::find(names->begin(), names->end(), name) != names->end(); };
+  if (files.size() == 1 && (has("config.json") || has("adapter_config.json") || has("model.safetensors"))) return true;
   const auto source = folder.open(files.front());
   if (!source) return false;
   const auto file = SafetensorsFormat().open(*source, OpenContext(default_load_options(), {}));
@@ -302,9 +303,7 @@ Result<Snapshot> open_files(const Source& folder, std::vector<std::string> files
     STELE_TRY_ASSIGN(Snapshot file, SafetensorsFormat().open(source, context));
     if (!file.metadata().contains(shards::sharding_key)) return file;
   }
-  auto opened = BoxesReader(folder, std::move(files), context).run();
-  if (!opened && opened.error().file().empty()) return std::move(opened).error().file(folder.name());
-  return opened;
+  return in_file(BoxesReader(folder, std::move(files), context).run(), folder.name());
 }
 
 }  // namespace stele::inline v0::detail::safetensors

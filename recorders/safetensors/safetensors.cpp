@@ -18,7 +18,7 @@ namespace stele::inline v0 {
 
 const Capabilities& SafetensorsFormat::capabilities() const noexcept {
   static constexpr Capabilities can{
-      .values = true, .aliases = true, .metadata = true, .holds = detail::safetensors::holds};
+      .values = true, .aliases = true, .metadata = true, .composites = true, .holds = detail::safetensors::holds};
   return can;
 }
 
@@ -76,7 +76,7 @@ Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const Save
   std::iota(leaves.begin(), leaves.end(), std::uint32_t{0});
   std::map<std::string, std::string> metadata = snapshot.metadata();
   STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
-  if (!extras.empty()) metadata.emplace(detail::flat_key, std::move(extras));
+  STELE_TRY(detail::add_flat_key(metadata, std::move(extras)));
   return detail::safetensors::write(snapshot, tensors, leaves, metadata, detail::workers_of(options), sink);
 }
 

@@ -53,7 +53,7 @@ Result<std::string> index_of(const Snapshot& snapshot, std::uint64_t total,
   out.begin_object();
   STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
   std::map<std::string, std::string> metadata = snapshot.metadata();
-  if (!extras.empty()) metadata.emplace(detail::flat_key, std::move(extras));
+  STELE_TRY(detail::add_flat_key(metadata, std::move(extras)));
   for (const auto& [key, value] : metadata) {
     out.key(key);
     out.string(value);
@@ -73,7 +73,71 @@ Result<std::string> index_of(const Snapshot& snapshot, std::uint64_t total,
   return text;
 }
 
+/// A set of files: their names, and the leaves of each.
+struct ShardSet {
+  std::vector<std::string> files;
+  std::vector<std::vector<std::uint32_t>> leaves;
+  std::uint64_t total = 0;  // bytes of all tensors
+};
+
+/// Plans a set, and checks that safetensors files can store the snapshot.
+Result<ShardSet> plan_set(const Snapshot& snapshot, const std::string& stem, std::uint64_t shard_bytes) {
+  const detail::LeafPaths paths(*snapshot.data());
+  STELE_TRY(detail::safetensors::check(detail::entries_of(snapshot, paths), snapshot.metadata()));
+  if (snapshot.metadata().contains(std::string(total_size))) {
+    return Error(Errc::not_representable, "the metadata key total_size is reserved for the format");
+  }
+  ShardSet set;
+  set.leaves = split(snapshot, shard_bytes, set.total);
+  for (std::size_t i = 0; i < set.leaves.size(); ++i) {
+    char number[64];
+    std::snprintf(number, sizeof number, "-%05zu-of-%05zu.safetensors", i + 1, set.leaves.size());
+    set.files.push_back(stem + number);
+  }
+  return set;
+}
+
+/// Writes the files of a set. Returns the text of the index.
+Result<std::string> write_set(const Snapshot& snapshot, const ShardSet& set, Bundle& bundle, const SaveOptions& options,
+                              const std::function<void(const std::string& file)>& begin) {
+  const detail::LeafPaths paths(*snapshot.data());
+  const std::vector<detail::TensorEntry> tensors = detail::entries_of(snapshot, paths);
+  std::map<std::string, std::string> metadata = snapshot.metadata();
+  metadata.insert(framework);
+  std::map<std::string_view, const std::string*> weight_map;
+  const detail::Workers workers = detail::workers_of(options);
+  for (std::size_t i = 0; i < set.files.size(); ++i) {
+    if (begin) begin(set.files[i]);
+    STELE_TRY_ASSIGN(const auto file, bundle.create(set.files[i]));
+    std::vector<detail::TensorEntry> mine;
+    for (const std::uint32_t leaf : set.leaves[i]) mine.push_back(tensors[leaf]);
+    STELE_TRY(detail::safetensors::write(snapshot, mine, set.leaves[i], metadata, workers, *file));
+    STELE_TRY(file->commit());
+    for (const std::uint32_t leaf : set.leaves[i]) weight_map.emplace(paths[leaf], &set.files[i]);
+  }
+  STELE_TRY_ASSIGN(std::string text, index_of(snapshot, set.total, weight_map));
+  if (text.size() > max_header) return Error(Errc::not_representable, "the index is too large");
+  return text;
+}
+
 }  // namespace
+
+Status detail::safetensors::write_files(const Snapshot& snapshot, Bundle& folder, const std::string& stem,
+                                        std::uint64_t shard_bytes, const SaveOptions& options) {
+  STELE_TRY_ASSIGN(const ShardSet set, plan_set(snapshot, stem, shard_bytes));
+  if (set.files.size() == 1) {
+    const Snapshot framed = snapshot.metadata().contains(framework.first)
+                                ? snapshot
+                                : with_metadata(snapshot, {{framework.first, framework.second}});
+    STELE_TRY_ASSIGN(const auto file, folder.create(stem + ".safetensors"));
+    STELE_TRY(SafetensorsFormat().write(framed, *file, options));
+    return file->commit();
+  }
+  STELE_TRY_ASSIGN(const std::string text, write_set(snapshot, set, folder, options, nullptr));
+  STELE_TRY_ASSIGN(const auto index, folder.create(stem + ".safetensors.index.json"));
+  STELE_TRY(index->write(std::as_bytes(std::span(text))));
+  return index->commit();
+}
 
 Status ShardedSafetensorsFormat::may_replace(const Bundle& folder) const {
   STELE_TRY_ASSIGN(const std::vector<std::string> names, folder.names());
@@ -120,11 +184,18 @@ Result<Snapshot> ShardedSafetensorsFormat::open(SourcePtr source, const OpenCont
     if (index == nullptr) return detail::safetensors::open_files(*source, std::move(files), context);
     source = std::move(index);
   }
-  return detail::open_shard_set(std::move(source), context.options().limits, open_shard);
+  STELE_TRY_ASSIGN(const Snapshot set, detail::open_shard_set(std::move(source), context.options().limits, open_shard));
+  // They describe the boxes of these files.
+  const std::string boxes(detail::shards::sharding_key), version(detail::shards::version_key);
+  if (!set.metadata().contains(boxes)) return set;
+  auto data = detail::derived_data(set);
+  data->metadata.erase(boxes);
+  data->metadata.erase(version);
+  return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
 }
 
 bool ShardedSafetensorsFormat::recognises_folder(const Bundle& folder) const {
-  return detail::safetensors::recognises_folder(folder);
+  return detail::safetensors::recognises_folder(folder) && !HubFormat().recognises_folder(folder);
 }
 
 Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
@@ -133,26 +204,12 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
     return Error(Errc::unsupported, "a sharded save cannot write to this sink")
         .hint("save to a path, or to a sink with a bundle");
   }
-  const detail::LeafPaths paths(*snapshot.data());
-  const std::vector<detail::TensorEntry> tensors = detail::entries_of(snapshot, paths);
-  STELE_TRY(detail::safetensors::check(tensors, snapshot.metadata()));
-  if (snapshot.metadata().contains(std::string(total_size))) {
-    return Error(Errc::not_representable, "the metadata key total_size is reserved for the format");
-  }
   const std::string index_name(file_name(sink.name()));
   std::string stem = index_name;
   if (stem.ends_with(extension())) stem.resize(stem.size() - extension().size());
-
-  std::uint64_t total = 0;
-  const std::vector<std::vector<std::uint32_t>> shards = split(snapshot, shard_bytes_, total);
-  std::vector<std::string> files;
-  for (std::size_t i = 0; i < shards.size(); ++i) {
-    char number[64];
-    std::snprintf(number, sizeof number, "-%05zu-of-%05zu.safetensors", i + 1, shards.size());
-    files.push_back(stem + number);
-  }
+  STELE_TRY_ASSIGN(const ShardSet set, plan_set(snapshot, stem, shard_bytes_));
   if (!options.file.allow_nonatomic) {
-    std::vector<std::string> all = files;
+    std::vector<std::string> all = set.files;
     all.push_back(index_name);
     for (const std::string& file : all) {
       STELE_TRY_ASSIGN(const bool exists, bundle->contains(file));
@@ -163,25 +220,9 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
     }
     sink.add_part(index_name);
   }
-
-  std::map<std::string, std::string> metadata = snapshot.metadata();
-  metadata.insert(framework);
-  std::map<std::string_view, const std::string*> weight_map;
-  const detail::Workers workers = detail::workers_of(options);
-  const auto write_file = [&](std::size_t i) -> Status {
-    if (!options.file.allow_nonatomic) sink.add_part(files[i]);
-    STELE_TRY_ASSIGN(const auto file, bundle->create(files[i]));
-    std::vector<detail::TensorEntry> mine;
-    for (const std::uint32_t leaf : shards[i]) mine.push_back(tensors[leaf]);
-    STELE_TRY(detail::safetensors::write(snapshot, mine, shards[i], metadata, workers, *file));
-    STELE_TRY(file->commit());
-    for (const std::uint32_t leaf : shards[i]) weight_map.emplace(paths[leaf], &files[i]);
-    return {};
-  };
-  for (std::size_t i = 0; i < shards.size(); ++i) STELE_TRY(write_file(i));
-
-  STELE_TRY_ASSIGN(const std::string text, index_of(snapshot, total, weight_map));
-  if (text.size() > max_header) return Error(Errc::not_representable, "the index is too large");
+  STELE_TRY_ASSIGN(const std::string text, write_set(snapshot, set, *bundle, options, [&](const std::string& file) {
+                     if (!options.file.allow_nonatomic) sink.add_part(file);
+                   }));
   STELE_TRY(sink.reserve(text.size()));
   return sink.write(std::as_bytes(std::span(text)));
 }

@@ -53,7 +53,7 @@ Status ModelPlan::run() {
                      const auto variable = numbers_.find(path);
                      return variable != numbers_.end() && variables_[variable->second].texts;
                    }));
-  if (!extras.empty()) metadata_.emplace(flat_key, std::move(extras));
+  STELE_TRY(add_flat_key(metadata_, std::move(extras)));
   return {};
 }
 

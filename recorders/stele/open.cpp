@@ -438,6 +438,7 @@ const Capabilities& SteleFormat::capabilities() const noexcept {
                                     .type_names = true,
                                     .annotations = true,
                                     .metadata = true,
+                                    .composites = true,
                                     .checksums = true,
                                     .holds = holds};
   return all;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/in_file.hpp"
 #include "encodings/protobuf/protobuf.hpp"
 #include "encodings/tensor_bundle/bundle.hpp"
 #include "names.hpp"
@@ -80,24 +81,17 @@ Result<Checkpoint> open_all(SourcePtr source, const LoadOptions& options, Tensor
     STELE_TRY_ASSIGN(graph, source->bundle()->contains("saved_model.pb"));
   }
   STELE_TRY_ASSIGN(const auto bundle, open_bundle(std::move(source), memory));
-  const auto in_file = [&](Error error) {
-    return error.file().empty() ? std::move(error).file(bundle.name()) : std::move(error);
-  };
-  const auto named = name_entries(bundle, names, memory);
-  if (!named) return in_file(named.error());
-  auto parameters = parameters_of(bundle, *named);
-  if (!parameters) return in_file(std::move(parameters).error());
-  if (graph || (!slots && !named->slots.empty())) {
-    auto data = detail::derived_data(*parameters);
+  STELE_TRY_ASSIGN(const auto named, detail::in_file(name_entries(bundle, names, memory), bundle.name()));
+  STELE_TRY_ASSIGN(Snapshot parameters, detail::in_file(parameters_of(bundle, named), bundle.name()));
+  if (graph || (!slots && !named.slots.empty())) {
+    auto data = detail::derived_data(parameters);
     if (graph) data->left_out.emplace_back(detail::graph_part);
-    if (!slots && !named->slots.empty()) data->left_out.emplace_back(detail::optimizer_part);
+    if (!slots && !named.slots.empty()) data->left_out.emplace_back(detail::optimizer_part);
     parameters = Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
   }
-  Checkpoint out{*std::move(parameters)};
+  Checkpoint out{std::move(parameters)};
   if (!slots) return out;
-  auto state = slots_of(bundle, *named);
-  if (!state) return in_file(std::move(state).error());
-  out.optimizer = *std::move(state);
+  STELE_TRY_ASSIGN(out.optimizer, detail::in_file(slots_of(bundle, named), bundle.name()));
   return out;
 }
 

@@ -77,18 +77,14 @@ Result<Listing> list_all(const os::Folder& folder) {
   return std::move(lister.found);
 }
 
-}  // namespace detail
-
 namespace {
-
-namespace os = detail::os;
-using detail::Location;
-using detail::Names;
 
 bool is_plain(std::string_view part) noexcept {
   constexpr std::string_view not_in_names("\\\0", 2);
   return !part.empty() && part != "." && part != ".." && part.find_first_of(not_in_names) == part.npos;
 }
+
+}  // namespace
 
 Status check_name(std::string_view name) {
   std::string_view rest = name;
@@ -100,6 +96,15 @@ Status check_name(std::string_view name) {
   }
   return Error(Errc::invalid_argument, "the name is not a plain relative path").found(std::string(name));
 }
+
+}  // namespace detail
+
+namespace {
+
+namespace os = detail::os;
+using detail::check_name;
+using detail::Location;
+using detail::Names;
 
 /// Returns true if Windows reserves this part of a name for a device or a stream, or changes it (Naming Files, Paths,
 /// and Namespaces, Microsoft Learn).

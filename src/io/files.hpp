@@ -44,6 +44,9 @@ enum class Names : std::uint8_t {
   later,    // the caller syncs the name later
 };
 
+/// Checks the name of a file in a bundle. Errors: invalid_argument.
+STELE_EXPORT Status check_name(std::string_view name);
+
 Result<SourcePtr> open_file(const Location& place, bool mapped);
 /// Opens a file or a folder.
 Result<SourcePtr> open_any(const Location& place, bool mapped);

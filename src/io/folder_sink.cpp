@@ -1,6 +1,7 @@
 // Replaces a folder in one step.
 #include <utility>
 
+#include "base/in_file.hpp"
 #include "io/files.hpp"
 
 namespace stele::inline v0 {
@@ -66,9 +67,8 @@ struct Target {
     }
     if (all.empty) return Old{Old::Kind::empty};
     if (may_replace == nullptr) return Error(Errc::exists, "the target folder is not empty").file(path);
-    auto agreed = may_replace(*detail::folder_bundle({old, "", path}, {}, false));
-    if (agreed) return Old{Old::Kind::full, old};
-    return agreed.error().file().empty() ? std::move(agreed).error().file(path) : std::move(agreed).error();
+    STELE_TRY(detail::in_file(may_replace(*detail::folder_bundle({old, "", path}, {}, false)), path));
+    return Old{Old::Kind::full, old};
   }
 };
 

@@ -1,6 +1,7 @@
 #include "stele/input.hpp"
 
 #include "io/files.hpp"
+#include "io/urls.hpp"
 
 namespace stele::inline v0 {
 
@@ -20,6 +21,10 @@ Result<SourcePtr> Input::open(std::string_view extension, const LoadOptions& opt
   if (source_ != nullptr) {
     if (!source_->is_folder() || source_->bundle() != nullptr) return source_;
     return Error(Errc::invalid_argument, "the folder has no bundle").file(source_->name());
+  }
+  if (detail::is_url(path_)) {
+    STELE_TRY_ASSIGN(const detail::Urls* const urls, detail::urls_for(path_));
+    return urls->open(path_);
   }
   const auto open = [&](const std::string& path) {
     return detail::open_any(detail::location_of(path), options.storage == Storage::mmap);

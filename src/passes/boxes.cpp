@@ -10,6 +10,7 @@
 
 #include "base/hash.hpp"
 #include "passes/blocks.hpp"
+#include "snapshot/needs.hpp"
 #include "snapshot/provider.hpp"
 #include "snapshot/source_range.hpp"
 
@@ -315,7 +316,10 @@ Status JoinedBoxes::stream(const void* at, std::uint64_t, std::uint64_t size, Pi
 }
 
 Provider JoinedBoxes::provider() const noexcept {
-  static constexpr LeafOps ops{.read = read, .stream = stream};
+  static constexpr LeafOps ops{
+      .read = read, .stream = stream, .needs = [](const void* at, std::uint64_t, Needs& needs) {
+        for (const Part& part : static_cast<const JoinedBoxes*>(at)->parts_) needs.add(part.leaf, part.size());
+      }};
   return {&ops, this, 0};
 }
 

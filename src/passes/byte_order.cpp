@@ -5,6 +5,7 @@
 
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/needs.hpp"
 
 namespace stele::inline v0::detail {
 namespace {
@@ -58,7 +59,9 @@ Status swapped_stream(const void* at, std::uint64_t number, std::uint64_t, Piece
   return base.stream(swapping, context);
 }
 
-constexpr LeafOps swapped_ops{.read = swapped_read, .stream = swapped_stream};
+void swapped_needs(const void* at, std::uint64_t number, Needs& needs) { needs.add(base_leaf(at, number)); }
+
+constexpr LeafOps swapped_ops{.read = swapped_read, .stream = swapped_stream, .needs = swapped_needs};
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include "passes/quantize.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/needs.hpp"
 
 namespace stele::inline v0 {
 namespace detail {
@@ -56,7 +57,11 @@ Status converted_stream(const void* at, std::uint64_t number, std::uint64_t, Pie
   return status;
 }
 
-constexpr LeafOps precision_ops{.read = converted_read, .stream = converted_stream};
+void converted_needs(const void* at, std::uint64_t number, Needs& needs) {
+  needs.add(static_cast<const PrecisionStep*>(at)->base.leaf(static_cast<std::size_t>(number)));
+}
+
+constexpr LeafOps precision_ops{.read = converted_read, .stream = converted_stream, .needs = converted_needs};
 
 }  // namespace
 

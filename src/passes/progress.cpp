@@ -6,6 +6,7 @@
 #include "base/meter.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/meter_sink.hpp"
+#include "snapshot/needs.hpp"
 
 namespace stele::inline v0::detail {
 
@@ -25,7 +26,10 @@ Status stream_metered(const void* at, std::uint64_t number, std::uint64_t, Piece
   MeterSink metering(sink, metered.meter);
   return metered.base.leaf(static_cast<std::size_t>(number)).stream(metering, context);
 }
-constexpr LeafOps metered_ops{.read = read_metered, .stream = stream_metered};
+void metered_needs(const void* at, std::uint64_t number, Needs& needs) {
+  needs.add(static_cast<const Metered*>(at)->base.leaf(static_cast<std::size_t>(number)));
+}
+constexpr LeafOps metered_ops{.read = read_metered, .stream = stream_metered, .needs = metered_needs};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 
 #include "base/meter.hpp"
 #include "passes/batches.hpp"
+#include "passes/composites/composite.hpp"
 #include "passes/precision.hpp"
 #include "passes/quantize.hpp"
 #include "passes/recode.hpp"
@@ -252,7 +253,8 @@ Result<Snapshot> quantize_blocks(const Snapshot& snapshot, std::span<const Block
 Result<Snapshot> dequantize_if(const Snapshot& snapshot, const std::function<bool(const LeafView&)>& which) {
   return detail::guarded([&]() -> Result<Snapshot> {
     STELE_TRY_ASSIGN(std::vector<Recoding> leaves, all_to_floats(snapshot, which, false));
-    return leaves.empty() ? snapshot : detail::recoded(snapshot, std::move(leaves));
+    const Snapshot floats = detail::composites::decoded(snapshot, which);
+    return leaves.empty() ? floats : detail::recoded(floats, std::move(leaves));
   });
 }
 
@@ -264,7 +266,8 @@ namespace detail {
 
 Snapshot with_floats(const Snapshot& snapshot, const std::function<bool(const LeafView&)>& which) {
   auto leaves = all_to_floats(snapshot, which, true);
-  return leaves && !leaves->empty() ? recoded(snapshot, *std::move(leaves)) : snapshot;
+  const Snapshot floats = composites::decoded(snapshot, which);
+  return leaves && !leaves->empty() ? recoded(floats, *std::move(leaves)) : floats;
 }
 
 }  // namespace detail

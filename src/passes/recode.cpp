@@ -1,7 +1,6 @@
 #include "passes/recode.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -9,8 +8,11 @@
 #include <string>
 
 #include "passes/batches.hpp"
+#include "passes/composites/encode.hpp"
+#include "passes/differences.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/needs.hpp"
 #include "stele/precision/blocks.hpp"
 #include "stele/quantize.hpp"
 
@@ -33,24 +35,6 @@ Unit unit_of(DType from, DType to) {
   }
   return {1, element_size(from), element_size(to)};
 }
-
-/// The differences between numbers and their quantized form.
-struct Differences {
-  double largest = 0, sum = 0, squares = 0;
-
-  void add(double difference) {
-    const double size = std::abs(difference);
-    largest = std::max(largest, size);
-    sum += size;
-    squares += size * size;
-  }
-};
-struct SharedDifferences {
-  std::atomic<double> largest = 0, sum = 0, squares = 0;
-
-  void set(const Differences& d) { largest = d.largest, sum = d.sum, squares = d.squares; }
-  Differences get() const { return {largest, sum, squares}; }
-};
 
 /// The step that all recoded leaves refer to. A leaf has the number of its base leaf.
 struct RecodeStep {
@@ -252,7 +236,11 @@ Status recoded_read(const void* at, std::uint64_t number, std::uint64_t offset, 
   return {};
 }
 
-constexpr LeafOps recoded_ops{.read = recoded_read, .stream = recoded_stream};
+void recoded_needs(const void* at, std::uint64_t number, Needs& needs) {
+  needs.add(static_cast<const RecodeStep*>(at)->base.leaf(static_cast<std::size_t>(number)));
+}
+
+constexpr LeafOps recoded_ops{.read = recoded_read, .stream = recoded_stream, .needs = recoded_needs};
 
 /// Replaces the annotation `quantization`; a null `note` removes it.
 void set_note(SnapshotData& data, LeafData& leaf, Value note) {
@@ -309,16 +297,15 @@ const RecodeStep* encoder_of(const LeafView& leaf) noexcept {
 
 }  // namespace
 
-bool is_encoded(const LeafView& leaf) noexcept { return encoder_of(leaf) != nullptr; }
+bool is_encoded(const LeafView& leaf) noexcept { return encoder_of(leaf) != nullptr || composites::is_encoded(leaf); }
 
 void add_quantized_rows(const Snapshot& snapshot, Report& report) {
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
+    if (composites::is_encoded(leaf)) composites::add_encoded_row(leaf, report);
     const RecodeStep* const step = encoder_of(leaf);
     if (step == nullptr || leaf.size() == 0) continue;
     const auto number = static_cast<std::size_t>(leaf.provider().number);
-    const Differences found = step->differences[number].get();
-    const double count = static_cast<double>(leaf.size());
     const std::string from(name(step->base.leaf(number).dtype()));
     const auto& integers = step->leaves[number].integers;
     char text[160];
@@ -328,10 +315,7 @@ void add_quantized_rows(const Snapshot& snapshot, Report& report) {
     } else {
       std::snprintf(text, sizeof text, "%s -> %s", from.c_str(), std::string(name(leaf.dtype())).c_str());
     }
-    std::string row = text;
-    std::snprintf(text, sizeof text, "; largest error %.3g, mean %.3g, root mean square %.3g", found.largest,
-                  found.sum / count, std::sqrt(found.squares / count));
-    report.add(Report::What::quantized, leaf.path(), row + text);
+    report.add(Report::What::quantized, leaf.path(), text + step->differences[number].get().text(leaf.size()));
   }
 }
 

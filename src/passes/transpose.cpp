@@ -8,6 +8,7 @@
 
 #include "passes/blocks.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/needs.hpp"
 #include "stele/quantize.hpp"
 
 namespace stele::inline v0::detail {
@@ -87,7 +88,10 @@ Status read_transposed(const void* at, std::uint64_t, std::uint64_t offset, std:
 Status stream_transposed(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {
   return stream_blocks<Transposed>(at, size, sink, context);
 }
-constexpr LeafOps transposed_ops{.read = read_transposed, .stream = stream_transposed};
+void transposed_needs(const void* at, std::uint64_t, Needs& needs) {
+  needs.add(static_cast<const Transposed*>(at)->base);
+}
+constexpr LeafOps transposed_ops{.read = read_transposed, .stream = stream_transposed, .needs = transposed_needs};
 
 /// Updates the axis of a per-channel quantization. `order`: the old axis for each new axis.
 void move_channels(LeafExtra& extra, std::span<const std::size_t> order) {

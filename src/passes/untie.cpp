@@ -35,6 +35,7 @@ class AliasExpander {
     builder_.data().origin = from_.data()->origin;
     builder_.data().properties = from_.data()->properties;
     builder_.data().left_out = from_.data()->left_out;
+    builder_.data().beside = from_.data()->beside;
     builder_.keep(from_.data());
     return builder_.finish();
   }

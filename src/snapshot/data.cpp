@@ -60,6 +60,8 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   data->metadata = from.metadata;
   data->properties = from.properties;
   data->left_out = from.left_out;
+  data->beside = from.beside;
+  data->notes = from.notes;
   data->name_order = from.name_order;
   data->flat = from.flat;
   data->unknown_kinds = from.unknown_kinds;

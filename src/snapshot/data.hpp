@@ -108,6 +108,8 @@ inline constexpr std::string_view training_part = "the training configuration", 
 /// The code of a module: string of an entry in SnapshotData::left_out.
 inline constexpr std::string_view program_part = "the program: only its tensors are saved";
 
+struct SideFiles;
+
 struct SnapshotData {
   Arena arena;
   std::pmr::vector<Node> nodes{&arena};
@@ -124,6 +126,8 @@ struct SnapshotData {
   // Parts of the file that are not in the nodes, such as its graph. A save reports those for which Capabilities::keeps
   // returns false.
   std::vector<std::string> left_out;
+  std::shared_ptr<const SideFiles> beside;           // files of the folder that are not tensors
+  std::vector<std::string> notes;                    // what was not understood, for people
   std::vector<std::shared_ptr<const void>> keepers;  // own the memory that providers and names point into
   bool flat = false;                                 // node names are whole paths
   UnknownKinds unknown_kinds;                        // nested by nest(), or from a file without kinds

@@ -11,6 +11,7 @@
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/meter_sink.hpp"
+#include "snapshot/needs.hpp"
 #include "snapshot/source_range.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/expansion.hpp"
@@ -260,6 +261,12 @@ Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const Convert
     out.done.assign(fills.size(), 0);
     out.overflowed.clear();
     Task task{snapshot, fills, rules, meter, out, {}, {}};
+    Needs needs;
+    for (const Fill& f : fills) {
+      const LeafData& leaf = snapshot.data()->leaves[f.leaf];
+      needs.add(leaf.provider, leaf.bytes);
+    }
+    needs.announce();
 
     const Jobs jobs(snapshot, fills, workers);
     if (!jobs.shared.empty()) {

@@ -154,6 +154,24 @@ Result<std::string> flat_extras(const Snapshot& snapshot,
   return text;
 }
 
+bool is_flat_text(std::string_view text) {
+  json::Reader in(text);
+  std::string scratch;
+  std::string_view key;
+  return in.begin_object() && in.next_key(key, scratch) && key == "version";
+}
+
+Status add_flat_key(std::map<std::string, std::string>& metadata, std::string extras) {
+  const auto others = metadata.find(std::string(flat_key));
+  if (others != metadata.end() && (!extras.empty() || is_flat_text(others->second))) {
+    return Error(Errc::not_representable, "the file needs the metadata key stele for the library's own data")
+        .path(std::string(flat_key))
+        .found("metadata with the key stele");
+  }
+  if (!extras.empty()) metadata.emplace(flat_key, std::move(extras));
+  return {};
+}
+
 namespace {
 
 class ExtrasReader {

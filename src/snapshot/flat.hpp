@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,12 +23,19 @@ STELE_EXPORT std::vector<bool> guessed_empties(const SnapshotData& data);
 
 inline constexpr std::string_view flat_key = "stele";
 
+/// Returns false for the text of another program, which is metadata like any other: its first key is not `version`.
+STELE_EXPORT bool is_flat_text(std::string_view text);
+
 /// Returns the JSON text for the key, or an empty string if the names are sufficient. `elsewhere` returns true for
 /// values that the format stores outside this text; `shown`, for targets of aliases that the format shows otherwise.
 /// Errors: limit (values nested too deeply), duplicate (two tensors with the same path).
 STELE_EXPORT Result<std::string> flat_extras(
     const Snapshot& snapshot, const std::function<bool(const std::string& path, const Value&)>& elsewhere = nullptr,
     const std::function<bool(const Node& target)>& shown = nullptr);
+
+/// Adds such a text, unless it is empty, to the metadata. Errors: not_representable (the metadata already have the key,
+/// beside such a text or with one that a reader would take for the library's).
+STELE_EXPORT Status add_flat_key(std::map<std::string, std::string>& metadata, std::string extras);
 
 /// Adds the contents of such a text to the builder of a flat snapshot, after all tensors. `find` returns the node of a
 /// name if it is a tensor or a value that the format stores outside this text, else no_index. `memory` counts the

@@ -59,6 +59,7 @@ Result<Items> Items::of(const Snapshot& snapshot) {
   items.metadata = snapshot.metadata();
   items.properties = data.properties;
   items.left_out = data.left_out;
+  items.beside = data.beside;
   std::uint64_t names = 0;
   for (const Node& node : data.nodes) names += node.name != nullptr ? node.name_size : 0;
   PathBytes bytes(data.nodes.size(), names);
@@ -103,6 +104,7 @@ void Items::keep(const Items& other) {
   keepers.insert(keepers.end(), other.keepers.begin(), other.keepers.end());
   in_order = in_order || other.in_order;
   add_left_out(left_out, other.left_out);
+  if (beside == nullptr) beside = other.beside;
 }
 
 namespace {
@@ -182,6 +184,7 @@ Result<Snapshot> Items::build() const {
   to.set_metadata(metadata);
   to.data().properties = properties;
   to.data().left_out = left_out;
+  to.data().beside = beside;
   return to.finish();
 }
 

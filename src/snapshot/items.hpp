@@ -48,12 +48,13 @@ struct Items {
   bool in_order = false;  // SnapshotData::in_order
   std::map<std::string, std::string> metadata;
   std::shared_ptr<const Properties> properties;
-  std::vector<std::string> left_out;  // SnapshotData::left_out
+  std::vector<std::string> left_out;        // SnapshotData::left_out
+  std::shared_ptr<const SideFiles> beside;  // SnapshotData::beside
 
   /// Lists a snapshot. The list holds whole paths, and a file may repeat a long name in all of them. Errors: limit, if
   /// they take more than 16 MiB, 256 bytes for each node and two for each byte of the snapshot's names together.
   static Result<Items> of(const Snapshot& snapshot);
-  /// Keeps alive the data that the items of `other` point into.
+  /// Keeps alive the data that the items of `other` point into. Takes its side files if there are none.
   void keep(const Items& other);
   Items() = default;
   /// Returns the flat snapshot. Errors: duplicate.

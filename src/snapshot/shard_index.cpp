@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hash.hpp"
+#include "base/in_file.hpp"
 #include "io/files.hpp"
 #include "json/json.hpp"
 #include "json/sealed.hpp"
@@ -254,7 +255,7 @@ Result<Shard> open_shard(const std::shared_ptr<const Bundle>& bundle, const Shar
         .expected(std::to_string(file.bytes))
         .found(std::to_string(source.size()));
   }
-  STELE_TRY_ASSIGN(shard.snapshot, open(shard.source));
+  STELE_TRY_ASSIGN(shard.snapshot, in_file(open(shard.source), source.name()));
   std::byte length[8];
   STELE_TRY(source.read_at(0, length));
   Bytes header(static_cast<std::size_t>(8 + load_le<std::uint64_t>(length)));  // exists: the file has been opened

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/in_file.hpp"
 #include "base/limits.hpp"
 #include "base/value_memory.hpp"
 #include "io/files.hpp"
@@ -172,7 +173,7 @@ class SetReader {
       if (source.error().code() != Errc::invalid_argument) return std::move(source).error();
       return not_plain();
     }
-    STELE_TRY_ASSIGN(const Snapshot shard, open_(*source));
+    STELE_TRY_ASSIGN(const Snapshot shard, in_file(open_(*source), (*source)->name()));
     memory_.admit((*source)->size(), index_rate::index);
     const auto nodes = shard.nodes();
     std::vector<std::uint32_t> added(nodes.size(), no_index);

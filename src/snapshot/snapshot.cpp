@@ -10,6 +10,7 @@
 #include "base/hash.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/module_leaf.hpp"
+#include "snapshot/needs.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/provider.hpp"
 #include "snapshot/source_range.hpp"
@@ -67,7 +68,9 @@ Result<std::span<const std::byte>> ReadContext::window(const Source& source, std
     }
     if (window_.empty()) window_ = Bytes(piece_size);
     const std::uint64_t left = source.size() > offset ? source.size() - offset : 0;
-    std::size_t ahead = std::max(size, static_cast<std::size_t>(std::min<std::uint64_t>(left, piece_size)));
+    // A source that plans has read what follows, for any thread.
+    const std::uint64_t useful = source.plans() ? size : std::min<std::uint64_t>(left, piece_size);
+    std::size_t ahead = std::max(size, static_cast<std::size_t>(useful));
     window_source_ = nullptr;
     if (auto read = source.read_at(offset, window_.span().first(ahead)); !read) {
       // The caller does not need the bytes after the leaf, and they may be unreadable.
@@ -80,6 +83,15 @@ Result<std::span<const std::byte>> ReadContext::window(const Source& source, std
     window_size_ = ahead;
   }
   return std::span<const std::byte>(window_.span()).subspan(static_cast<std::size_t>(offset - window_offset_), size);
+}
+
+void Snapshot::will_read() const {
+  static_cast<void>(detail::guarded([&]() -> Status {
+    detail::Needs needs(detail::Needs::Unread::kept);
+    needs.add(*this);
+    needs.announce();
+    return {};
+  }));
 }
 
 DType LeafView::dtype() const noexcept { return data_->leaves[leaf_].dtype; }
@@ -279,6 +291,8 @@ const Value& Snapshot::properties() const& noexcept {
   static const Value null;
   return data_->properties != nullptr ? data_->properties->values : null;
 }
+const std::vector<std::string>& Snapshot::notes() const& noexcept { return data_->notes; }
+std::vector<std::string> Snapshot::notes() && { return data_->notes; }
 bool Snapshot::flat() const noexcept { return data_->flat; }
 UnknownKinds Snapshot::unknown_kinds() const noexcept { return data_->unknown_kinds; }
 bool Snapshot::in_order() const noexcept { return data_->in_order; }

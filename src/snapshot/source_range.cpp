@@ -35,6 +35,10 @@ Status stream_range(const SourceRange& range, std::uint64_t size, PieceSink& sin
     STELE_TRY(check_zeros(range, size, bytes.subspan(elements.size())));
     return elements.empty() ? Status() : sink.piece(elements);
   }
+  if (source.plans()) {
+    const ByteRange all{range.offset, size + range.zeros};
+    source.will_read({&all, 1});
+  }
   std::optional<Hasher> hasher;
   if (range.hashed) hasher.emplace(range.crc);
   const auto all = source.view();

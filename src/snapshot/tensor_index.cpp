@@ -79,7 +79,8 @@ Status add_extras(SnapshotBuilder& to, std::string_view extras, IndexBudget& mem
 
 Status finish_names(SnapshotBuilder& to, std::map<std::string, std::string> metadata, IndexBudget& memory) {
   STELE_TRY(sort_names(to));
-  if (const auto extras = metadata.find(std::string(flat_key)); extras != metadata.end()) {
+  if (const auto extras = metadata.find(std::string(flat_key));
+      extras != metadata.end() && is_flat_text(extras->second)) {
     STELE_TRY(add_extras(to, extras->second, memory));
     metadata.erase(extras);
   }

@@ -323,7 +323,9 @@ STELE_TEST_EACH_RECORDER("recorders: from one format to another without a module
     if (!has.values || !has.aliases || has.max_rank < 9) continue;  // not for all of it
     const TempDir dir;
     const std::string path = dir / ("model" + std::string(format->extension()));
-    const auto report = save(*opened, path, quick());
+    SaveOptions options = quick();
+    if (format->extension().empty()) options.format = format;
+    const auto report = save(*opened, path, options);
     REQUIRE_MESSAGE(report, why(report));
     const auto after = load<Branch>(path);
     REQUIRE_MESSAGE(after, why(after));

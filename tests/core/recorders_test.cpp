@@ -248,3 +248,31 @@ STELE_TEST_EACH_RECORDER("recorders: metadata is kept") {
   expected["author"] = "another";
   CHECK(recorder.open(*again).value().metadata() == expected);
 }
+
+STELE_TEST_EACH_RECORDER("recorders: metadata of another program under the library's key") {
+  if (!can(recorder).metadata) return;
+  struct Plain {
+    Floats w = floats({1, 2});
+  };
+  const auto keeps = [&](const auto& module, const std::string& text) {
+    SaveOptions options;
+    options.metadata = {{"stele", text}};
+    const auto bytes = saved(recorder, module, options);
+    if (!bytes) return code_of(bytes);
+    const auto file = recorder.open(*bytes);
+    REQUIRE_MESSAGE(file, why(file));
+    CHECK(file->metadata() == options.metadata);
+    const auto again = saved(recorder, *file);
+    REQUIRE_MESSAGE(again, why(again));
+    CHECK(text_of(again->span()) == text_of(bytes->span()));
+    return Errc::none;
+  };
+  for (const std::string text : {"mine", "", "{}", R"({"values":{},"version":1})"}) {
+    CAPTURE(text);
+    CHECK(keeps(Plain{}, text) == Errc::none);
+    const Errc beside = keeps(model(), text);
+    CHECK((beside == Errc::none || beside == Errc::not_representable));
+  }
+  const Errc like = keeps(Plain{}, R"({"version":1})");
+  CHECK((like == Errc::none || like == Errc::not_representable));
+}

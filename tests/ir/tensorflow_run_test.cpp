@@ -116,7 +116,7 @@ TEST_CASE("export: models that were imported compute the same as ONNX models") {
       }
     }
   }
-  CHECK(models == 19);
+  CHECK(models == 22);
 }
 
 TEST_CASE("import: TensorFlow's operators at numbers that overflow") {

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
-OTHER_LIBRARIES = {"cereal", "eigen", "mpi", "torch", "xtensor"}
+OTHER_LIBRARIES = {"cereal", "eigen", "mpi", "remote", "torch", "xtensor"}
 # Parameters of alias templates, which the compiler lists like names of the namespace.
 PARAMETERS = {"Blocks", "Settings", "State", "T"}
 

@@ -108,7 +108,7 @@ git=(git -C "$work/source" -c user.name=stele -c user.email=stele@localhost -c c
 quietly "${git[@]}" init -q -b main
 quietly "${git[@]}" add -A
 quietly "${git[@]}" commit -q -m "The tree under test"
-sources=(-D CMAKE_BUILD_TYPE=Debug)
+sources=(-D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=)  # without debug information: 2 GB
 with_cmake fetch "${sources[@]}" -D WAY=fetch -D STELE_SOURCE="file://$work/source"
 with_cmake subdirectory "${sources[@]}" -D WAY=subdirectory -D STELE_SOURCE="$work/fetch/_deps/stele-src"
 

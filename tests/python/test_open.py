@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import FORMATS, SHARED, equal_bits, numpy_dtype, run_python, sample
+from conftest import FORMATS, ROOT, SHARED, equal_bits, numpy_dtype, run_python, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -371,15 +371,23 @@ def test_the_protocols_of_arrays(path: Path) -> None:
         tensor.__array__(np.float64, copy=False)
 
 
-def test_the_buffer_of_a_tensor_has_its_bytes() -> None:
-    for dtype in ("f32", "bf16", "f8_e4m3fn"):
-        for shape in ((2, 3), (), (0, 2)):
-            array = sample(dtype, shape)
-            tensor = stele.open(stele.save({"a": array}, format="stele"))["a"]
-            view = tensor.__buffer__(0)
-            assert view.tobytes() == array.tobytes()
-            if sys.version_info >= (3, 12):
-                assert bytes(tensor) == array.tobytes()
+def test_the_buffer_of_a_tensor_has_its_numbers() -> None:
+    for shape in ((2, 3), (), (0, 2)):
+        array = sample("f32", shape)
+        tensor = stele.open(stele.save({"a": array}, format="stele"))["a"]
+        assert tensor.__buffer__(0).tobytes() == array.tobytes()
+        if sys.version_info >= (3, 12):
+            assert bytes(tensor) == array.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f8_e4m3fn"])
+def test_elements_that_a_buffer_cannot_have_become_an_array_all_the_same(dtype: str) -> None:
+    array = sample(dtype, (2, 3))  # from 3.12 on, NumPy asks for the buffer first
+    tensor = stele.open(stele.save({"a": array}, format="stele"))["a"]
+    with pytest.raises(BufferError, match="numpy"):
+        tensor.__buffer__(0)
+    found = np.asarray(tensor)
+    assert found.dtype == array.dtype and found.shape == (2, 3)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -734,6 +742,19 @@ def test_a_file_is_pickled_by_its_path(path: Path, tmp_path: Path, monkeypatch: 
     assert list(part) == list(file)
 
 
+def test_a_set_with_a_changed_shard_is_not_unpickled(tmp_path: Path) -> None:
+    stele.save({"a": np.zeros(100), "b": np.ones(100)}, tmp_path / "m.safetensors.index.json", shard=800)
+    data = pickle.dumps(stele.open(tmp_path / "m.safetensors.index.json"))
+    assert list(pickle.loads(data)) == ["a", "b"]
+    shard = tmp_path / "m-00002-of-00002.safetensors"
+    os.utime(shard, (0, 0))
+    with pytest.raises(OSError, match="has changed since it was pickled"):
+        pickle.loads(data)
+    shard.write_bytes(b"x")
+    with pytest.raises(OSError, match="has changed since it was pickled"):
+        pickle.loads(data)
+
+
 def test_a_changed_file_is_not_unpickled(path: Path) -> None:
     data = pickle.dumps(stele.open(path))
     stele.save({**DATA, "a": DATA["a"] + 1}, path, metadata={"k": "v"}, values={"step": 3})
@@ -804,3 +825,29 @@ def test_a_path_named_like_an_option_or_standard_input_is_a_path(inside: Path) -
             check=False,
         )
         assert result.stdout == "['a'] True\n", result.stderr
+
+
+def test_quantized_weights_are_one_tensor_or_their_parts() -> None:
+    folder = ROOT / "tests" / "core" / "data" / "quantized" / "gptq4"
+    name = "model.layers.0.self_attn.k_proj"
+    with stele.open(folder) as file:
+        weight = file[f"{name}.weight"]
+        assert (weight.dtype, weight.shape, file.notes) == ("f32", (32, 64), [])
+        composite = weight.composite
+        assert composite is not None and (composite["scheme"], composite["bits"], composite["group"]) == ("gptq", 4, 64)
+        assert composite["parts"][0] == f"{name}.qweight"
+        numbers = weight.numpy()
+        assert np.array_equal(weight[3:5, ::7], numbers[3:5, ::7])
+        with stele.open(folder, parts=True) as parts:
+            assert list(parts) == [f"{name}.{part}" for part in ("g_idx", "qweight", "qzeros", "scales")]
+            scales, zeros = parts[f"{name}.scales"].numpy(), parts[f"{name}.qzeros"].numpy()
+            assert zeros[0, 0] == 0x77777777  # 8 for all
+            words = parts[f"{name}.qweight"].numpy().view(np.uint32)
+            codes = np.stack([words >> 4 * i & 15 for i in range(8)], 1).reshape(64, 32)
+            assert np.array_equal(numbers, ((codes.astype(np.float32) - 8) * scales.astype(np.float32)).T)
+            assert parts[f"{name}.scales"].composite is None
+        assert list(stele.transforms.split_composites(file)) != list(file)
+    from stele.safetensors import safe_open
+
+    with safe_open(folder / "model.safetensors", "np") as plain:
+        assert set(plain.keys()) == {f"{name}.{part}" for part in ("g_idx", "qweight", "qzeros", "scales")}

@@ -39,7 +39,7 @@ HOLDS = {
     "onnx": [*WHOLE, "i4", "u4", "f4_e2m1"],
     **dict.fromkeys(["paddle", "paddle-folder"], PADDLE),
     "pytorch": [*WHOLE, "f4_e2m1"],
-    **dict.fromkeys(["safetensors", "safetensors-sharded"], SAFETENSORS),
+    **dict.fromkeys(["safetensors", "safetensors-sharded", "hub"], SAFETENSORS),
 }
 
 
@@ -69,7 +69,7 @@ def test_every_dtype_in_every_memory_order_comes_back_equal(format: str, tmp_pat
         tensors[f"{dtype}.plain"] = sample(dtype)
         for kind in KINDS:
             tensors[f"{dtype}.{kind}"] = array_of_kind(kind, sample(dtype))
-        if not (dtype[:2] in ("f4", "f6") and format in ("pytorch", "safetensors", "safetensors-sharded")):
+        if not (dtype[:2] in ("f4", "f6") and format in ("pytorch", "safetensors", "safetensors-sharded", "hub")):
             tensors[f"{dtype}.scalar"] = sample(dtype, ())  # whole bytes alone there
         if not format.startswith("nnef"):
             tensors[f"{dtype}.empty"] = sample(dtype, (0, 4))
@@ -306,7 +306,8 @@ def test_a_key_that_is_no_name_is_a_type_error(key: Any) -> None:
     ("options", "error"),
     [
         ({"precision": 3}, TypeError),
-        ({"quantize": "8"}, TypeError),
+        ({"quantize": 1.5}, TypeError),
+        ({"quantize": "int5"}, ValueError),
         ({"quantize": 99}, ValueError),
         ({"threads": -1}, ValueError),
         ({"threads": 2**40}, ValueError),
@@ -610,6 +611,25 @@ def test_what_a_file_has_besides_tensors_is_a_row_of_its_save(tmp_path: Path, mo
     file = stele.open(ROOT / "tests/formats/onnx/data/fold_21.onnx")
     report = stele.save(file, tmp_path / "a.stele", **more)
     assert list(report) == [("lost", "", "the graph: only its tensors are saved")]
+
+
+def test_tags_are_appended(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    stele.save({"w": np.zeros(2)}, path, format="archive", to_tag="one")
+    stele.save({"w": np.ones(2)}, path, format="archive", to_tag="two", append=True)
+    assert [stele.open(path, tag=tag)["w"].numpy()[0] for tag in ("one", "two")] == [0, 1]
+    with pytest.raises(stele.ExistsError):
+        stele.save({"w": np.ones(2)}, path, format="archive", to_tag="two", append=True)
+    with pytest.raises(ValueError, match="appended"):
+        stele.save({"w": np.ones(2)}, format="archive", to_tag="two", append=True)
+
+
+@pytest.mark.parametrize("tensors", [{"w": np.ones(2), "s": "text"}, {"w": np.ones(2), "empty": {}}])
+def test_bytes_have_all_or_are_an_error(tensors: dict[str, Any]) -> None:
+    with pytest.raises(stele.FormatError, match="io.BytesIO") as error:
+        stele.save(tensors, format="npy", allow_loss=True)
+    assert error.value.code == "not_representable" and error.value.path in tensors
+    assert stele.save(tensors, io.BytesIO(), format="npy", allow_loss=True).count("lost") == 1
 
 
 def test_a_tag_of_bytes_is_an_error() -> None:

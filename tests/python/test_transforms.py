@@ -183,3 +183,24 @@ def test_a_closed_file_or_another_object_is_an_error(file: stele.File) -> None:
     file.close()
     with pytest.raises(ValueError, match="closed"):
         transforms.merge([file])
+
+
+def test_a_lora_adapter_is_merged_and_taken_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    weight, a, b = (rng.normal(size=shape).astype(np.float32) for shape in ((6, 4), (2, 4), (6, 2)))
+    stele.save({"q.weight": weight}, tmp_path / "m.safetensors")
+    (tmp_path / "adapter").mkdir()
+    tensors = {"base_model.model.q.lora_A.weight": a, "base_model.model.q.lora_B.weight": b}
+    stele.save(tensors, tmp_path / "adapter" / "adapter_model.safetensors")
+    with pytest.raises(FileNotFoundError):
+        stele.transforms.merge_lora(stele.open(tmp_path / "m.safetensors"),
+                                    stele.open(tmp_path / "adapter" / "adapter_model.safetensors"))
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"peft_type": "LORA", "lora_alpha": 6, "r": 2, "bias": "none"}')
+    model, adapter = stele.open(tmp_path / "m.safetensors"), stele.open(tmp_path / "adapter")
+    merged = stele.transforms.merge_lora(model, adapter)
+    assert np.allclose(merged["q.weight"].numpy(), weight + 3 * b @ a, rtol=1e-6, atol=1e-6)
+    assert np.array_equal(merged["q.weight"][2:4, 1:], merged["q.weight"].numpy()[2:4, 1:])
+    back = stele.transforms.merge_lora(merged, adapter, {"lora_alpha": 6}, subtract=True)
+    assert np.allclose(back["q.weight"].numpy(), weight, rtol=1e-5, atol=1e-6)
+    with pytest.raises(stele.FormatError):
+        stele.transforms.merge_lora(model, adapter, {})

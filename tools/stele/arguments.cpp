@@ -124,6 +124,8 @@ void Commands::add_looking() {
       ->required();
   inspect_.app->add_option("--only", inspect_.options->only, "Show only tensors that match, as 'encoder.*'");
   inspect_.app->add_flag("--tree", inspect_.options->tree, "Show modules, with totals");
+  inspect_.app->add_flag("--parts", inspect_.options->opening.parts,
+                         "Show the parts of quantized weights, not the weights");
   inspect_.app->add_flag("--stats", inspect_.options->stats,
                          "Read the tensors: min, max, mean, std, norm, zeros, NaN, inf");
   inspect_.app->add_option("--largest", inspect_.options->largest, "Show only the N largest tensors, largest first");
@@ -185,7 +187,8 @@ void Commands::add_writing() {
                    "  stele convert model.pt model.safetensors\n"
                    "  stele convert model.safetensors model.stele --precision f16 --compress\n"
                    "  stele convert model.pt out.safetensors --rename '^module\\.='\n"
-                   "  stele convert big.pt big.safetensors.index.json --shard 5GB");
+                   "  stele convert big.pt big.safetensors.index.json --shard 5GB\n"
+                   "  stele convert hf://owner/name s3://bucket/name.gguf --precision Q8_0");
   Convert& c = *convert_.options;
   convert_.app->add_option("in", c.in, "A file or folder of any format")->required();
   last_word(*convert_.app, c.out, "The file or folder to write; the extension is its format");
@@ -193,8 +196,10 @@ void Commands::add_writing() {
   convert_.app->add_option("--precision", c.precision,
                            "Store floats as f64, f32, f16 or bf16, or matrices as blocks: q8_0, q4_K, "
                            "..., or mixed like llama.cpp: Q4_K_M, ...");
-  convert_.app->add_option("--quantize", c.quantize, "Store floats as integers of 2 to 8 bits")
-      ->check(CLI::Range(2, 8));
+  convert_.app->add_option(
+      "--quantize", c.quantize,
+      "Store weights as checkpoints of the hub do: fp8, int4, int8, nvfp4, mxfp4, mxfp8, gptq, awq "
+      "or nf4 (int4:64 has groups of 64); or all floats as integers of 2 to 8 bits");
   convert_.app->add_option("--only", c.only, "Keep only tensors that match a pattern");
   convert_.app->add_option("--except", c.except, "Drop tensors that match a pattern");
   convert_.app->add_option("--rename", c.rename, "REGEX=TEXT: replace each match in a name; \\1 is a group");
@@ -250,6 +255,21 @@ void Commands::add_writing() {
   merge_.app->add_option("--to", merge_.options->to, "The name of the format, if the extension is another");
   merge_.app->add_flag("--overlay", merge_.options->overlay, "Later files replace tensors of earlier ones");
   merge_.app->add_flag("--allow-loss", merge_.options->allow_loss, loss_text);
+
+  const auto lora_ = add<Lora>("lora", "Merge a LoRA adapter into a model, or take it out", lora,
+                               "  stele lora merge llama-folder adapter-folder -o merged.safetensors\n"
+                               "  stele lora unmerge merged.safetensors adapter-folder -o llama.safetensors");
+  lora_.app->add_option("action", lora_.options->action, "merge or unmerge")
+      ->required()
+      ->check(CLI::IsMember({"merge", "unmerge"}));
+  lora_.app->add_option("model", lora_.options->model, "A file or folder of any format")->required();
+  lora_.app->add_option("adapter", lora_.options->adapter, "A folder of PEFT: adapter_config.json and its tensors")
+      ->required();
+  lora_.app->add_option("-o,--out", lora_.options->out, "The file to write")->required();
+  lora_.app->add_option("--to", lora_.options->to, "The name of the format, if the extension is another");
+  lora_.app->add_option("--precision", lora_.options->precision, "Store floats as f64, f32, f16, bf16, or blocks");
+  lora_.app->add_flag("--allow-loss", lora_.options->allow_loss, loss_text);
+  opening(*lora_.app, lora_.options->opening);
 
   const auto split_ = add<Split>("split", "Write the parts of a file as files of their own", split,
                                  "  stele split model.safetensors part.safetensors\n"

@@ -31,7 +31,7 @@ struct Convert {
   Opening opening{};
   std::string to{};  // a format's name; empty: by the extension of `out`
   std::string precision{};
-  unsigned quantize = 0;  // bits
+  std::string quantize{};  // a number of bits, or a scheme
   std::vector<std::string> only{}, except{}, rename{}, transpose{};
   std::string adapt{};
   bool weights = false;     // without the graph
@@ -57,7 +57,16 @@ struct Destination {
 };
 /// Returns what the options of a conversion write to: their format, compression, shards, tag. Errors: unsupported,
 /// invalid_argument.
-Result<Destination> destination(const Convert& options);
+/// Returns true if the output is a folder of the hub: asked for by name, or its name has no format's extension and the
+/// input is such a folder.
+bool is_hub(const std::string& to, const std::string& out, const Format* like);
+/// `like`: the format that was read; a folder without an extension is written in it if it is that of the hub.
+Result<Destination> destination(const Convert& options, const Format* like = nullptr);
+
+/// Adds the tag of `options` to the archive at the destination. Errors: invalid_argument (no archive, no tag),
+/// not_representable (quantized tensors).
+Result<Report> append_tag(Checkpoint content, const Destination& to, const Convert& options,
+                          const PrecisionSpec& precision, const SaveOptions& save_options);
 
 struct Import {
   std::string in, out;
@@ -111,6 +120,15 @@ struct Merge {
 };
 Result<int> merge(const Merge& options, Terminal& terminal);
 
+struct Lora {
+  std::string action;  // merge, unmerge
+  std::string model, adapter, out;
+  std::string to{}, precision{};
+  Opening opening{};  // of the model
+  bool allow_loss = false;
+};
+Result<int> lora(const Lora& options, Terminal& terminal);
+
 struct Split {
   std::string in, out;
   Opening opening{};
@@ -161,6 +179,10 @@ bool names_mixture(const std::string& precision) noexcept;
 
 /// Returns the precision of a name: native, f64, f32, f16, bf16, or a block dtype. Errors: invalid_argument.
 Result<PrecisionSpec> parse_precision(const std::string& name);
+/// Returns the parameters as `precision` and `quantize` of `options` ask, as far as `spec`, which is set, does not say
+/// it to the save. Adds rows for weights that are not quantized.
+Result<Snapshot> quantized(const Snapshot& parameters, const Convert& options, const Format& target,
+                           PrecisionSpec& spec, Report& rows);
 
 /// Writes a snapshot to a file of any format and reports losses. `path` becomes that of the file.
 struct Target {
@@ -168,7 +190,8 @@ struct Target {
   std::string to{};
   PrecisionSpec precision{};
   SaveOptions save{};
-  Report losses{};  // what the snapshot already lacks of the file
+  Report losses{};               // what the snapshot already lacks of the file
+  const Format* like = nullptr;  // the format that was read
 };
 /// Returns the tags of an archive that are not read.
 Result<std::vector<std::string>> other_tags(const Model& model, const Opening& opening);
@@ -183,5 +206,7 @@ Result<Report> losses_of(const Model& model, const Opening& opening, bool allow_
 Status check_losses(bool allow_loss, const Report& losses);
 void add_rows(Report& to, const Report& from);
 Result<Report> save_to(Target& target, const Snapshot& snapshot, Terminal& terminal);
+/// Does the same, and prints the result: a document of the schema, or rows and a note. Returns the exit status.
+Result<int> write_joined(Target& target, const Snapshot& snapshot, const char* schema, Terminal& terminal);
 
 }  // namespace stele::command

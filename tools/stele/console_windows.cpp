@@ -71,7 +71,8 @@ bool write_output(const char* text, std::size_t size) noexcept {
     DWORD written = 0;
     if (::WriteFile(handle, text, static_cast<DWORD>(std::min(size, largest)), &written, nullptr) == 0) {
       const DWORD code = ::GetLastError();
-      errno = code == ERROR_BROKEN_PIPE || code == ERROR_NO_DATA          ? EPIPE
+      const bool no_reader = code == ERROR_BROKEN_PIPE || code == ERROR_NO_DATA || code == ERROR_PIPE_NOT_CONNECTED;
+      errno = no_reader                                                   ? EPIPE
               : code == ERROR_DISK_FULL || code == ERROR_HANDLE_DISK_FULL ? ENOSPC
               : code == ERROR_INVALID_HANDLE                              ? EBADF
                                                                           : EIO;

@@ -20,8 +20,6 @@
 
 namespace stele::command {
 
-namespace {}  // namespace
-
 std::vector<pytorch::LayerRule> pytorch_rules() {
   std::vector<pytorch::LayerRule> rules{pytorch::linear_in_out("Linear")};
   for (const char* type : {"BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RmsNorm"}) {
@@ -30,7 +28,21 @@ std::vector<pytorch::LayerRule> pytorch_rules() {
   return rules;
 }
 
-Result<Destination> destination(const Convert& options) {
+bool is_hub(const std::string& to, const std::string& out, const Format* like) {
+  if (!to.empty()) return to == HubFormat().name();
+  return like != nullptr && like->name() == HubFormat().name() && !format_of_path(out);
+}
+
+Result<Destination> destination(const Convert& options, const Format* like) {
+  if (is_hub(options.to, options.out, like)) {
+    std::uint64_t bytes = 0;
+    if (!options.shard.empty()) {
+      STELE_TRY_ASSIGN(bytes, parse_size(options.shard));
+    }
+    auto format = bytes != 0 ? std::make_shared<HubFormat>(bytes) : std::make_shared<HubFormat>();
+    STELE_TRY_ASSIGN(std::string path, output_path(*format, options.out));
+    return Destination{std::move(format), std::move(path)};
+  }
   if (!options.shard.empty()) {
     STELE_TRY_ASSIGN(const std::uint64_t bytes, parse_size(options.shard));
     constexpr std::string_view index = ".safetensors.index.json";
@@ -64,6 +76,19 @@ Result<Destination> destination(const Convert& options) {
         .hint("write a .stele, .zip or .json.zst file");
   }
   return Destination{std::move(format), std::move(path)};
+}
+
+Result<Report> append_tag(Checkpoint content, const Destination& to, const Convert& options,
+                          const PrecisionSpec& precision, const SaveOptions& save_options) {
+  const auto* const archive = dynamic_cast<const ArchiveFormat*>(to.format.get());
+  if (archive == nullptr || options.to_tag.empty()) {
+    return Error(Errc::invalid_argument, "--append adds a tag to an archive").hint("pass --to-tag TAG");
+  }
+  if (!options.quantize.empty() || names_mixture(options.precision) || !precision.block_rules.empty()) {
+    return Error(Errc::not_representable, "archives cannot store quantized tensors").file(to.path);
+  }
+  content.parameters = with_precision(content.parameters, precision, save_options.convert);
+  return ArchiveRecorder<>(*archive).edit(content, to.path, options.to_tag, ArchiveEdit::append, save_options);
 }
 
 namespace {
@@ -258,7 +283,7 @@ Status check_target(const Convert& options, const Model& model, const Destinatio
     return check_output(to.path);
   }
   STELE_TRY_ASSIGN(const auto tags, other_tags(model, options.opening));
-  const bool less = !tags.empty() || !options.only.empty() || !options.except.empty() || options.quantize != 0 ||
+  const bool less = !tags.empty() || !options.only.empty() || !options.except.empty() || !options.quantize.empty() ||
                     !(options.precision.empty() || options.precision == "native");
   if (!options.opening.part.empty() || !content.losses.empty() || (less && !options.append)) {
     return Error(Errc::invalid_argument, "the output would replace the model, and have less than all of it")
@@ -277,12 +302,6 @@ Result<Report> write(const Convert& options, const Destination& to, Content& con
   save_options.file.overwrite = !options.no_clobber;
   save_options.threads = terminal.common().threads;
   save_options.progress = progress.callback();
-  const bool mixture = names_mixture(options.precision);
-  PrecisionSpec precision;
-  if (!mixture) {
-    STELE_TRY_ASSIGN(precision, parse_precision(options.precision));
-  }
-  precision.quantized_bits = options.quantize;
   Checkpoint result = content.checkpoint;
   if (!options.rename.empty()) {
     STELE_TRY_ASSIGN(const auto rules, rename_rules(options.rename));
@@ -292,26 +311,15 @@ Result<Report> write(const Convert& options, const Destination& to, Content& con
   STELE_TRY_ASSIGN(const auto idle, idle_patterns(result.parameters, "--except", options.except));
   content.notes.insert(content.notes.end(), idle.begin(), idle.end());
   STELE_TRY_ASSIGN(result.parameters, transformed(options, result.parameters, false));
-  if (mixture) {
-    STELE_TRY_ASSIGN(result.parameters, quantize_gguf(result.parameters, options.precision));
-  }
+  PrecisionSpec precision;
+  STELE_TRY_ASSIGN(result.parameters, quantized(result.parameters, options, *to.format, precision, content.losses));
   OptimizerState optimizer;
   for (const auto& [kind, state] : result.optimizer.kinds()) {
     STELE_TRY_ASSIGN(Snapshot changed, transformed(options, state, true));
     optimizer.set_snapshot(kind, std::move(changed));
   }
   result.optimizer = std::move(optimizer);
-  if (options.append) {
-    const auto* const archive = dynamic_cast<const ArchiveFormat*>(to.format.get());
-    if (archive == nullptr || options.to_tag.empty()) {
-      return Error(Errc::invalid_argument, "--append adds a tag to an archive").hint("pass --to-tag TAG");
-    }
-    if (options.quantize != 0 || mixture || !precision.block_rules.empty()) {
-      return Error(Errc::not_representable, "archives cannot store quantized tensors").file(to.path);
-    }
-    result.parameters = with_precision(result.parameters, precision, save_options.convert);
-    return ArchiveRecorder<>(*archive).edit(result, to.path, options.to_tag, ArchiveEdit::append, save_options);
-  }
+  if (options.append) return append_tag(std::move(result), to, options, precision, save_options);
   const auto saved = [&](SaveOptions how) {
     how.format = to.format.get();
     how.precision = precision;
@@ -331,11 +339,13 @@ Result<Report> write(const Convert& options, const Destination& to, Content& con
     }
   }
   STELE_TRY_ASSIGN(Report report, saved(save_options));
-  const bool blocks = mixture || options.quantize != 0 || !precision.block_rules.empty();
+  const bool blocks = names_mixture(options.precision) || !options.quantize.empty() || !precision.block_rules.empty();
   if (blocks && report.count(Report::What::quantized) == 0) {
-    content.notes.push_back("no tensor is quantized: " + (options.quantize != 0
-                                                              ? std::string("the file has no floats")
-                                                              : options.precision + " applies to matrices of floats"));
+    content.notes.push_back(
+        "no tensor is quantized: " +
+        (precision.quantized_bits != 0
+             ? std::string("the file has no floats")
+             : (options.quantize.empty() ? options.precision : options.quantize) + " applies to matrices of floats"));
   }
   return report;
 }
@@ -343,8 +353,8 @@ Result<Report> write(const Convert& options, const Destination& to, Content& con
 }  // namespace
 
 Result<int> convert(const Convert& options, Terminal& terminal) {
-  STELE_TRY_ASSIGN(const Destination to, destination(options));
   STELE_TRY_ASSIGN(const Model model, open_model(options.in, options.opening, terminal.common().threads));
+  STELE_TRY_ASSIGN(const Destination to, destination(options, model.format.get()));
   if (options.checkpoint && as_checkpoints(*to.format) == nullptr) {
     return Error(Errc::invalid_argument, "the target's format has no checkpoints").found(to.format->name());
   }

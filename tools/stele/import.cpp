@@ -21,7 +21,7 @@ bool has_foreign_graph(const Model& model) {
   if (model.format->name() == "onnx") return true;
   std::error_code ignored;
   return model.format->name() == "tensor-bundle" &&
-         std::filesystem::exists(std::filesystem::path(model.path) / "saved_model.pb", ignored);
+         std::filesystem::exists(path_of(model.path) / "saved_model.pb", ignored);
 }
 
 #ifdef STELE_COMMAND_IR

@@ -8,9 +8,13 @@
 #include <numeric>
 #include <utility>
 
+#include <stele/composite.hpp>
+
 #include "commands.hpp"
 #include "elements.hpp"
 #include "statistics.hpp"
+
+#include "io/urls.hpp"
 
 namespace stele::command {
 
@@ -38,12 +42,23 @@ std::uint64_t alignment(std::uint64_t offset) { return std::min<std::uint64_t>(o
 
 std::string shape_text(const LeafView& leaf) { return to_string(leaf.shape()); }
 
+/// Returns the dtype, or the scheme of a weight that has several parts.
+std::string dtype_text(const LeafView& leaf) {
+  const auto parts = composite(leaf);
+  return parts ? parts->scheme : std::string(name(leaf.dtype()));
+}
+/// Returns the number of bytes in the file.
+std::uint64_t bytes_of(const LeafView& leaf) {
+  const auto parts = composite(leaf);
+  return parts ? parts->bytes : leaf.byte_size();
+}
+
 struct Totals {
   std::uint64_t tensors = 0, elements = 0, bytes = 0;
   void add(const LeafView& leaf) {
     ++tensors;
     elements += leaf.size();
-    bytes += leaf.byte_size();
+    bytes += bytes_of(leaf);
   }
 };
 
@@ -102,6 +117,15 @@ Value tensor_value(const Snapshot& snapshot, const Named& named, const Statistic
     map.emplace_back("tied", Value(true));
     map.emplace_back("tied_to", Value(leaf.path()));
   }
+  if (const auto parts = composite(leaf)) {
+    Value::List list;
+    for (const auto& part : parts->parts) list.emplace_back(Value(part.name));
+    map.emplace_back("composite", Value(Value::Map{{"scheme", Value(parts->scheme)},
+                                                   {"bits", Value(parts->bits)},
+                                                   {"group", number(parts->group)},
+                                                   {"bytes", number(parts->bytes)},
+                                                   {"parts", Value(std::move(list))}}));
+  }
   if (const Annotations* annotations = leaf.annotations()) {
     Value::Map all;
     for (const auto& [key, value] : *annotations) all.emplace_back(key, value);
@@ -133,6 +157,10 @@ std::vector<std::string> statistics_cells(const Statistics& s) {
 
 /// Returns what the other columns do not tell: quantization, the name of opaque blocks, compression.
 std::string stored_text(const LeafView& leaf) {
+  if (const auto parts = composite(leaf)) {
+    return std::to_string(parts->bits) + " bits, groups of " + grouped(parts->group) + ", " +
+           std::to_string(parts->parts.size()) + " parts";
+  }
   std::string text(leaf.encoding());
   const Annotations* const annotations = leaf.annotations();
   if (annotations == nullptr) return text;
@@ -157,8 +185,7 @@ void print_table(const Snapshot& snapshot, const std::vector<Named>& names, cons
   Table table(std::move(columns));
   for (std::size_t i = 0; i < names.size(); ++i) {
     const LeafView leaf = snapshot.leaf(names[i].leaf);
-    std::vector<std::string> cells{safe(names[i].name), std::string(name(leaf.dtype())), shape_text(leaf),
-                                   grouped(leaf.byte_size())};
+    std::vector<std::string> cells{safe(names[i].name), dtype_text(leaf), shape_text(leaf), grouped(bytes_of(leaf))};
     if (statistics.empty()) {
       const auto place = leaf.location();
       cells.push_back(place ? std::to_string(place->offset) : "");
@@ -240,8 +267,8 @@ void print_tree(const Snapshot& snapshot, const std::vector<Named>& names, const
     std::string line = terminal.paint(Style::dim, open.indent + (last ? "└─ " : "├─ "));
     if (branch.tensor != nullptr) {
       const LeafView leaf = snapshot.leaf(branch.tensor->leaf);
-      line += safe(part) + "  " + std::string(name(leaf.dtype())) + " " + shape_text(leaf) + "  " +
-              terminal.paint(Style::dim, branch.tensor->tied ? "tied" : human_bytes(leaf.byte_size()));
+      line += safe(part) + "  " + dtype_text(leaf) + " " + shape_text(leaf) + "  " +
+              terminal.paint(Style::dim, branch.tensor->tied ? "tied" : human_bytes(bytes_of(leaf)));
       if (!statistics.empty())
         line += statistics_text(statistics[static_cast<std::size_t>(branch.tensor - names.data())]);
     } else {
@@ -267,7 +294,7 @@ Sums sums_of(const Snapshot& snapshot, const std::vector<Named>& names) {
     if (named.tied) continue;
     const LeafView leaf = snapshot.leaf(named.leaf);
     sums.all.add(leaf);
-    sums.by_dtype[std::string(name(leaf.dtype()))].add(leaf);
+    sums.by_dtype[dtype_text(leaf)].add(leaf);
     const auto parts = segments(named.name);
     sums.by_module[std::string(parts.size() > 1 ? parts.front() : "")].add(leaf);
   }
@@ -331,6 +358,7 @@ void print_json(const Listing& listing, Document& document) {
   document.member("values", Value(std::move(values)));
   document.member("origin", Value(std::move(origin)));
   for (const auto& [key, text] : facts) document.member(key, Value(text));
+  if (!model.snapshot.notes().empty()) document.member("notes", Value(model.snapshot.notes()));
   document.begin_list("tensors");
   for (std::size_t i = 0; i < names.size(); ++i) {
     document.item(tensor_value(model.snapshot, names[i], statistics.empty() ? nullptr : &statistics[i]));
@@ -370,6 +398,7 @@ void print_heading(const Model& model, const Facts& facts, bool verbose, Termina
     }
   }
   for (const auto& [key, text] : facts) line(key, text);
+  for (const std::string& note : model.snapshot.notes()) line("note", note);
   if (const std::size_t values = value_count(model.snapshot); values != 0) {
     line("values", grouped(values) + " (numbers, strings and the like; --json prints them)");
   }
@@ -379,7 +408,8 @@ void print_heading(const Model& model, const Facts& facts, bool verbose, Termina
 /// Removes a pattern from the end of the words, if the last one names no file.
 std::string take_pattern(std::vector<std::string>& words) {
   std::error_code none;
-  if (words.size() < 2 || words.back() == "-" || std::filesystem::exists(words.back(), none)) return {};
+  if (words.size() < 2 || words.back() == "-" || detail::is_url(words.back())) return {};
+  if (std::filesystem::exists(path_of(words.back()), none)) return {};
   std::string pattern = std::move(words.back());
   words.pop_back();
   return pattern;
@@ -397,7 +427,7 @@ Result<Listing> list(const Inspect& options, Model model, Terminal& terminal) {
       static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [](const Named& n) { return n.tied; }));
   if (options.largest != 0) {
     std::stable_sort(names.begin(), names.end(), [&](const Named& a, const Named& b) {
-      return snapshot.leaf(a.leaf).byte_size() > snapshot.leaf(b.leaf).byte_size();
+      return bytes_of(snapshot.leaf(a.leaf)) > bytes_of(snapshot.leaf(b.leaf));
     });
     if (names.size() > options.largest) names.resize(options.largest);
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <filesystem>
 #include <iostream>
 #include <map>
 #include <mutex>
@@ -19,9 +18,14 @@
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/paddle.hpp>
 #include <stele/recorders/pytorch.hpp>
+#ifdef STELE_COMMAND_REMOTE
+#include <stele/remote.hpp>  // URLs are paths
+#endif
 #include <stele/transform.hpp>
 
 #include "base/similar.hpp"
+#include "io/urls.hpp"
+#include "passes/composites/composite.hpp"
 
 namespace stele::command {
 
@@ -35,7 +39,7 @@ constexpr std::uint64_t max_stream_bytes = std::uint64_t{64} << 30;
 /// A model that the command reads: its path, and other files that its tensors or names are in.
 struct Read {
   std::filesystem::path path;
-  std::set<std::string> others;
+  std::set<std::filesystem::path> others;
 };
 
 /// The models that are open. A command opens and writes them on one thread.
@@ -50,7 +54,8 @@ void remember(Read& read, const Snapshot& snapshot) {
     const auto place = snapshot.leaf(i).location();
     if (!place || place->source == last) continue;
     last = place->source;
-    if (last->name() != read.path) read.others.insert(last->name());
+    std::filesystem::path file = path_of(last->name());
+    if (file != read.path) read.others.insert(std::move(file));
   }
 }
 
@@ -69,6 +74,12 @@ bool is_below(const std::filesystem::path& path, const std::filesystem::path& fo
     if (same_file(at, folder)) return true;
   }
   return false;
+}
+
+/// URLs that are open: what was read of them is not read again.
+std::map<std::string, SourcePtr>& opened_urls() {
+  static std::map<std::string, SourcePtr> all;
+  return all;
 }
 
 /// The content of standard input, once it is read.
@@ -100,6 +111,8 @@ Result<Layout> layout_of_file(const std::string& path) {
 
 }  // namespace
 
+std::filesystem::path path_of(std::string_view name) { return std::u8string(name.begin(), name.end()); }
+
 Result<PytorchOptions> pytorch_options(const Opening& opening) {
   PytorchOptions options;
   options.optimizer = opening.optimizer;
@@ -113,6 +126,13 @@ Result<PytorchOptions> pytorch_options(const Opening& opening) {
 }
 
 Result<SourcePtr> open_input(const std::string& path, const LoadOptions& options) {
+  if (detail::is_url(path)) {
+    SourcePtr& source = opened_urls()[path];
+    if (source == nullptr) {
+      STELE_TRY_ASSIGN(source, Input(path).open("", options));
+    }
+    return source;
+  }
   if (path != "-") return Input(path).open("", options);
   if (standard_input() == nullptr) {
     STELE_TRY_ASSIGN(standard_input(), spool(std::cin, max_stream_bytes, "standard input"));
@@ -120,7 +140,11 @@ Result<SourcePtr> open_input(const std::string& path, const LoadOptions& options
   return standard_input();
 }
 
-Input input_of(const std::string& path) { return path == "-" ? Input(standard_input()) : Input(path); }
+Input input_of(const std::string& path) {
+  if (path == "-") return Input(standard_input());
+  const auto url = opened_urls().find(path);
+  return url != opened_urls().end() && url->second != nullptr ? Input(url->second) : Input(path);
+}
 
 Result<LoadOptions> load_options(const Opening& opening, unsigned threads) {
   LoadOptions options;
@@ -179,34 +203,41 @@ Result<std::shared_ptr<const Format>> input_format(const std::string& path, cons
 
 Result<Model> open_model(const std::string& path, const Opening& opening, unsigned threads) {
   const std::size_t number = all_read().size();
-  all_read().push_back({path, {}});
+  all_read().push_back({path_of(path), {}});
   for (const std::string& names : {opening.names, opening.parameters}) {
-    if (!names.empty()) all_read().back().others.insert(names);
+    if (!names.empty()) all_read().back().others.insert(path_of(names));
   }
   STELE_TRY_ASSIGN(const LoadOptions options, load_options(opening, threads));
   STELE_TRY_ASSIGN(std::shared_ptr<const Format> format, input_format(path, opening, options));
   STELE_TRY_ASSIGN(Snapshot snapshot, open(*format, input_of(path), options));
   remember(all_read()[number], snapshot);
+  if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
   if (!opening.part.empty()) {
     STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
   }
-  return Model{path, std::move(format), std::move(snapshot)};
+  // The query of a URL may have a signature.
+  const std::string shown = detail::is_url(path) ? path.substr(0, path.find('?')) : path;
+  return Model{shown, std::move(format), std::move(snapshot)};
 }
 
-void forget_models() { all_read().clear(); }
+void forget_models() {
+  all_read().clear();
+  opened_urls().clear();
+}
 
 void note_input(const std::string& path, const Snapshot& snapshot) {
-  all_read().push_back({path, {}});
+  all_read().push_back({path_of(path), {}});
   remember(all_read().back(), snapshot);
 }
 
 Overlap overlap_of(const std::string& out) {
+  const std::filesystem::path target = path_of(out);
   for (const Read& read : all_read()) {
-    if (same_file(read.path, out)) return Overlap::whole;
-    const bool other = std::any_of(read.others.begin(), read.others.end(), [&](const std::string& file) {
-      return same_file(file, out) || is_below(file, out);
+    if (same_file(read.path, target)) return Overlap::whole;
+    const bool other = std::any_of(read.others.begin(), read.others.end(), [&](const std::filesystem::path& file) {
+      return same_file(file, target) || is_below(file, target);
     });
-    if (other || is_below(out, read.path) || is_below(read.path, out)) return Overlap::part;
+    if (other || is_below(target, read.path) || is_below(read.path, target)) return Overlap::part;
   }
   return Overlap::none;
 }
@@ -435,6 +466,7 @@ Result<std::vector<std::string>> idle_patterns(const Snapshot& snapshot, const s
 Status for_each_leaf(const Snapshot& snapshot, std::size_t count, unsigned threads,
                      const std::function<Status(std::size_t, ReadContext&)>& work) {
   STELE_TRY(check_expansion(snapshot));
+  snapshot.will_read();
   if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
   if (snapshot.in_order()) threads = 1;
   threads = static_cast<unsigned>(std::min<std::size_t>(threads, count));

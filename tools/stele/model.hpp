@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <stele/checkpoint.hpp>
@@ -29,6 +31,7 @@ struct Opening {
   std::string parameters{};  // a file of names
   std::vector<std::string> buffers{};
   bool ignore_checksums = false;
+  bool parts = false;  // the parts of quantized weights, instead of these
 };
 
 /// An open file.
@@ -38,6 +41,8 @@ struct Model {
   Snapshot snapshot;
 };
 
+/// Returns the path with this name in UTF-8. On Windows, the path's own constructor expects another encoding.
+std::filesystem::path path_of(std::string_view name);
 /// Returns the options for a PyTorch file. Errors: those of reading the names.
 Result<PytorchOptions> pytorch_options(const Opening& opening);
 /// Opens a file or folder; "-" is standard input, which is read once and kept. Errors: those of Input::open() and

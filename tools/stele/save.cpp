@@ -1,9 +1,14 @@
 #include "commands.hpp"
 
+#include <stele/composite.hpp>
 #include <stele/precision/blocks.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
+#include <stele/recorders/gguf.hpp>
+#include <stele/recorders/safetensors.hpp>
+#include <stele/transform.hpp>
 
+#include <charconv>
 #include <vector>
 
 namespace stele::command {
@@ -43,6 +48,51 @@ Result<PrecisionSpec> parse_precision(const std::string& name) {
   return Error(Errc::invalid_argument, "no such precision")
       .expected("f64, f32, f16, bf16, native, or a block dtype that can be written, such as q8_0 or q4_K")
       .found(name);
+}
+
+namespace {
+
+/// Returns a scheme, as nvfp4 or int4:64.
+Result<WeightScheme> parse_scheme(const std::string& text) {
+  WeightScheme scheme;
+  const std::size_t colon = text.find(':');
+  scheme.name = text.substr(0, colon);
+  if (colon == text.npos) return scheme;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data() + colon + 1, end, scheme.group);
+  if (read.ec == std::errc() && read.ptr == end && scheme.group != 0) return scheme;
+  return Error(Errc::invalid_argument, "not a group of a scheme").expected("a number, as in int4:64").found(text);
+}
+
+}  // namespace
+
+Result<Snapshot> quantized(const Snapshot& parameters, const Convert& options, const Format& target,
+                           PrecisionSpec& spec, Report& rows) {
+  const std::string& how = options.quantize;
+  const bool bits = how.size() == 1 && how[0] >= '2' && how[0] <= '8';
+  const bool mixture = names_mixture(options.precision);
+  if (!mixture) {
+    STELE_TRY_ASSIGN(spec, parse_precision(options.precision));
+  }
+  if (how.empty() || bits) {
+    spec.quantized_bits = bits ? static_cast<unsigned>(how[0] - '0') : 0;
+    return mixture ? quantize_gguf(parameters, options.precision) : Result<Snapshot>(parameters);
+  }
+  STELE_TRY_ASSIGN(const WeightScheme scheme, parse_scheme(how));
+  if (mixture || !spec.block_rules.empty()) {
+    return Error(Errc::invalid_argument, "--precision has blocks, and --quantize a scheme")
+        .found(options.precision + " and " + how);
+  }
+  if (!target.capabilities().composites) {
+    return Error(Errc::not_representable, "files of the format do not hold the parts of quantized weights")
+        .expected("safetensors, a folder of the hub, .stele, .npz or .pt")
+        .found(target.name());
+  }
+  ConvertRules convert;
+  convert.allow_overflow = options.allow_overflow;
+  const Snapshot floats = with_precision(parameters, spec, convert);
+  spec = {};  // done, so that the codes of weights stay
+  return quantize_weights(floats, scheme, &rows);
 }
 
 Report losses_of(const Checkpoint& checkpoint) {
@@ -100,6 +150,7 @@ void add_rows(Report& to, const Report& from) {
 }
 
 Result<Report> save_to(Target& target, const Snapshot& snapshot, Terminal& terminal) {
+  if (is_hub(target.to, target.path, target.like)) target.to = HubFormat().name();
   STELE_TRY_ASSIGN(const auto format, target_format(target.to, target.path));
   STELE_TRY_ASSIGN(target.path, output_path(*format, target.path));
   STELE_TRY(check_output(target.path));

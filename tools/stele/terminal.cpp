@@ -104,6 +104,11 @@ constexpr Spelling spellings[] = {
     {"choose another name, or set FileSinkOptions::allow_nonatomic", "choose another name"},
     {"save elsewhere, or pass FileSinkOptions::allow_nonatomic", "choose another name"},
     {", or raise max_name_bytes of GgufFormat", ""},
+    {"link stele::remote, and include stele/remote.hpp", "build the command with libcurl"},
+    {"use https, or set remote::Options::allow_http", "use https"},
+    {"download the file, or raise remote::Options::whole_file", "download the file"},
+    {"raise remote::Options::part_bytes", "pass --shard SIZE"},
+    {"save to another folder, or set FileSinkOptions::allow_nonatomic", "save to another folder"},
     {"read a FIFO or device as a stream, with stele::spool", "pass it as standard input: - instead of the name"},
 };
 

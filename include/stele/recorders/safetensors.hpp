@@ -62,6 +62,34 @@ class STELE_EXPORT ShardedSafetensorsFormat final : public Format {
   std::uint64_t shard_bytes_;
 };
 
+/// A folder of a model as the Hugging Face hub has it: `config.json` (or `adapter_config.json`), the weights in
+/// `model.safetensors` or in several files with their index, and any other files. A snapshot of such a folder knows the
+/// other files, and a save to a folder copies them, byte for byte; transforms keep them. The entry
+/// `quantization_config` of `config.json` is that of the metadata with this key: a save replaces, adds or removes it,
+/// and then leaves out files that describe the old quantization (`quantize_config.json`, `quant_config.json`,
+/// `hf_quant_config.json`). Copies of the weights in other formats (`pytorch_model.bin`), and names that begin with a
+/// dot, are not copied. A folder that has other files than weights is not replaced.
+class STELE_EXPORT HubFormat final : public Format {
+ public:
+  /// `shard_bytes`: as in ShardedSafetensorsFormat.
+  explicit HubFormat(std::uint64_t shard_bytes = 5'000'000'000) noexcept : shard_bytes_(shard_bytes) {}
+  std::string_view name() const noexcept override { return "hub"; }
+  std::string_view extension() const noexcept override { return ""; }
+  const Capabilities& capabilities() const noexcept override;
+  bool is_folder() const noexcept override { return true; }
+  bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  bool recognises_folder(const Bundle& folder) const override;
+  Status may_replace(const Bundle& folder) const override;
+  Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
+
+ private:
+  std::uint64_t shard_bytes_;
+};
+
+template <PrecisionSettings Settings = NativePrecision>
+using HubRecorder = Recorder<HubFormat, Settings>;
+
 template <PrecisionSettings Settings = NativePrecision>
 using ShardedSafetensorsRecorder = Recorder<ShardedSafetensorsFormat, Settings>;
 

@@ -348,7 +348,7 @@ def _open(source: Any, doing: str, name: str) -> File:
     """Opens a path or a buffer that must have the format safetensors. Errors: SafetensorError, OSError."""
     with _translated(doing):
         try:
-            file = _open_any(source)
+            file = _open_any(source, parts=True)  # every tensor, as the package does
         except FormatError as error:
             # The first bytes tell more than an error of the format that the name of the file suggests.
             if isinstance(source, str):

@@ -358,7 +358,7 @@ TEST_CASE("archive: edits that cannot be") {
   CHECK(error("x", checkpoint({{"w", {DType::string, {0}, ""}}})) == Errc::not_representable);
   CHECK(error("x", checkpoint({{"\xff", floats({1})}})) == Errc::not_representable);
   SaveOptions options = quick();
-  options.metadata = {{"stele", "x"}};
+  options.metadata = {{"stele", R"({"version":1})"}};
   CHECK(error("x", fine, options) == Errc::not_representable);
   options = quick();
   options.progress = [](const Progress&) { return false; };

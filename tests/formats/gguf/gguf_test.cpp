@@ -188,8 +188,12 @@ TEST_CASE("gguf: key-value pairs of every type keep it") {
     CHECK(report->count(Report::What::lost) == 0);
     const auto back = open(*format, path);
     REQUIRE_MESSAGE(back, why(back));
-    CHECK(back->metadata() == model.metadata());
+    auto metadata = model.metadata();
+    const bool hub = format->name() == "hub";  // each of its files says this, for transformers
+    if (hub) metadata.emplace("format", "pt");
+    CHECK(back->metadata() == metadata);
     CHECK(back->properties() == model.properties());
+    if (hub) continue;
     if (const auto* const checkpoints = dynamic_cast<const CheckpointFormat*>(format)) {
       const auto whole = open_checkpoint(*checkpoints, path);
       REQUIRE_MESSAGE(whole, why(whole));
@@ -323,8 +327,7 @@ TEST_CASE("gguf: properties of a program, and metadata beside them") {
   // Properties that would change how the file is read are not written.
   for (const auto& pair : Value::Map{{"split.count", Value(std::int64_t{3})},
                                      {"general.alignment", Value("64")},
-                                     {"general.alignment", Value(std::int64_t{24})},
-                                     {"stele", Value(std::int64_t{1})}}) {
+                                     {"general.alignment", Value(std::int64_t{24})}}) {
     CAPTURE(pair.first);
     const Snapshot bad = with_properties(plain, Value(Value::Map{pair}));
     CHECK(code_of(saved(GgufRecorder<>(), bad)) == Errc::not_representable);
@@ -337,7 +340,7 @@ TEST_CASE("gguf: properties of a program, and metadata beside them") {
   }
   for (const char* const key : {"split.count", "general.alignment", "stele"}) {
     SaveOptions options;
-    options.metadata = {{key, "1"}};
+    options.metadata = {{key, R"({"version":1})"}};
     const auto refused = saved(GgufRecorder<>(), plain, options);
     CHECK(code_of(refused) == Errc::not_representable);
     CHECK(refused.error().path() == key);

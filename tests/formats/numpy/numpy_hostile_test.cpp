@@ -423,7 +423,7 @@ TEST_CASE("numpy: the entry of stele") {
   CHECK(error(R"({"version":1,"dtypes":{"v":"bf16","w":"bf16"}})").code() == Errc::malformed);
   CHECK(error(R"({"version":1,"names":{"w":"x"},)" + rest).code() == Errc::malformed);
   CHECK(error(R"({"version":1,"names":{"__stele__/0":"a"},)" + rest).code() == Errc::duplicate);
-  CHECK(error(R"({"version":1,"metadata":{"stele":"{}"},)" + rest).code() == Errc::malformed);
+  CHECK(error(R"({"version":1,"metadata":{"stele":"{\"version\":1.0}"},)" + rest).code() == Errc::malformed);
   CHECK(error(R"({"version":1,"metadata":{"stele":"{\"version\":1,\"values\":{\"a\":1}}"},)" + rest).code() ==
         Errc::duplicate);
   CHECK(error(R"({"version":1,)" + rest + "x").code() == Errc::malformed);

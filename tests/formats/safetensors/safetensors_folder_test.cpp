@@ -154,7 +154,10 @@ TEST_CASE("safetensors folder: folders with an index, or one file") {
   const auto model = good(sharded.load<Labeled>(dir.path()));
   CHECK(model.weight == std::vector<float>{1, 2});
   CHECK(model.label == "mine");
-  // Only the recorder takes it for a model: the folder may have other files.
+  CHECK(good(load<Labeled>(dir.path())).label == "mine");
+  // Only the recorder takes a file of any name for a model: the folder may have other files.
+  std::filesystem::rename(dir / "model.safetensors", dir / "mine.safetensors");
+  CHECK(good(sharded.load<Labeled>(dir.path())).label == "mine");
   CHECK(code_of(open(dir.path())) == Errc::bad_magic);
 }
 

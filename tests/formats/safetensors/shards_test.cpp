@@ -295,6 +295,14 @@ TEST_CASE("shards: an index that lies") {
   CHECK(code_of(small.open(good(crowded->open(index)), bounded)) == Errc::limit);
 }
 
+TEST_CASE("shards: an error in a shard names it") {
+  const auto bundle = saved_in_memory();
+  put(*bundle, "m-00002-of-00004.safetensors", std::string("\x09\0\0\0\0\0\0\0{\"a\":nul}", 17));
+  const auto opened = small.open(good(bundle->open(index)));
+  CHECK(code_of(opened) == Errc::malformed);
+  CHECK(opened.error().file() == "m-00002-of-00004.safetensors");
+}
+
 TEST_CASE("shards: written as transformers writes them") {
   const auto bundle = saved_in_memory();
   const std::string text = text_in(*bundle, index);

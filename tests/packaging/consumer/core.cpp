@@ -5,6 +5,7 @@
 
 #include <stele/bundle.hpp>
 #include <stele/bytes.hpp>
+#include <stele/composite.hpp>
 #include <stele/config.hpp>
 #include <stele/derived.hpp>
 #include <stele/dtype.hpp>
@@ -21,6 +22,7 @@
 #include <stele/options.hpp>
 #include <stele/output.hpp>
 #include <stele/param.hpp>
+#include <stele/parts.hpp>
 #include <stele/pattern.hpp>
 #include <stele/quantize.hpp>
 #include <stele/quantized.hpp>
@@ -83,6 +85,8 @@ int main() {
   require(!stele::Input("missing.stele").open(".stele", {}).has_value(), "input.hpp");
   require(stele::check_expansion(snapshot).has_value(), "expansion.hpp");
   require(stele::Output("m.stele").path() == "m.stele", "output.hpp");
+  require(stele::join_composites(snapshot).value().notes().empty(), "composite.hpp");
+  require(!stele::decode(stele::parts::Awq{}), "parts.hpp");
   require(stele::BlockTensor(stele::DType::q8_0, {2, 32}).rows() == 2, "quantized.hpp");
   require(stele::matches("layers.*", "layers.0.weight"), "pattern.hpp");
   require(stele::to_string(stele::Shape{2, 3}.span()) == "[2, 3]", "shape.hpp");

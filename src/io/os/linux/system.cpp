@@ -9,6 +9,12 @@
 #include <cstdio>
 #include <string>
 
+#ifndef RENAME_EXCHANGE  // musl has neither the function nor its flags
+#include <linux/fs.h>
+#include <unistd.h>
+#define STELE_NO_RENAMEAT2
+#endif
+
 namespace stele::inline v0::detail::os::system {
 
 namespace {
@@ -18,6 +24,14 @@ constexpr std::size_t max_access_list = std::size_t{64} << 10;
 
 constexpr const char* access_list = "system.posix_acl_access";
 constexpr const char* default_list = "system.posix_acl_default";  // of a folder, for new files in it
+
+#ifdef STELE_NO_RENAMEAT2
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
+  return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+}
+#else
+using ::renameat2;
+#endif
 
 /// Copies an access list, which chmod cannot set. Returns false if there is a list that could not be kept.
 bool keep_list(const char* attribute, const Folder& folder, const std::string& leaf, int file) {
@@ -81,11 +95,11 @@ int sync_folder(const Folder& folder, int entry) noexcept {
 }
 
 int rename_new(int folder, const char* from, const char* to) noexcept {
-  return ::renameat2(folder, from, folder, to, RENAME_NOREPLACE);
+  return renameat2(folder, from, folder, to, RENAME_NOREPLACE);
 }
 
 int exchange(int folder, const char* a, const char* b) noexcept {
-  return ::renameat2(folder, a, folder, b, RENAME_EXCHANGE);
+  return renameat2(folder, a, folder, b, RENAME_EXCHANGE);
 }
 
 bool keep_access_lists(const Folder& folder, const std::string& leaf, int file, bool is_folder) {

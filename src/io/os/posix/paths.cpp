@@ -1,5 +1,6 @@
 #include "io/os/posix/posix.hpp"
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <string_view>
@@ -28,9 +29,38 @@ int open_by_parts(int folder, std::string_view path, int flags, int through) {
   return retry([&] { return ::openat(folder, std::string(path).c_str(), flags | O_NOFOLLOW); });
 }
 
+namespace {
+
+/// Opens the target of a link of the Hugging Face hub's cache, which leads out of the folder of a revision:
+/// models--OWNER--NAME/snapshots/REVISION/FILE -> ../../blobs/HASH (huggingface_hub 1.x, "Understand caching"). Such a
+/// link can name nothing but a file of that one folder.
+int open_blob(int folder, std::string_view path, int flags) {
+  std::array<char, 512> text{};
+  const ssize_t size = ::readlinkat(folder, std::string(path).c_str(), text.data(), text.size());
+  if (size < 0) return -1;
+  std::string_view target(text.data(), static_cast<std::size_t>(size));
+  constexpr std::string_view up = "../", blobs = "blobs/";
+  for (auto ups = 2 + std::count(path.begin(), path.end(), '/'); ups != 0; --ups) {
+    if (!target.starts_with(up)) return -1;
+    target.remove_prefix(up.size());
+  }
+  if (!target.starts_with(blobs)) return -1;
+  const std::string_view name = target.substr(blobs.size());
+  if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos) return -1;
+  return retry(
+      [&] { return ::openat(folder, std::string("../../").append(target).c_str(), flags | O_NOFOLLOW | O_CLOEXEC); });
+}
+
+}  // namespace
+
 int open_path(const Path& path, int flags) {
   if (path.from == nullptr) return retry([&] { return ::openat(AT_FDCWD, path.text.c_str(), flags); });
-  return system::open_beneath(start_of(path), path.text, flags);
+  const int opened = system::open_beneath(start_of(path), path.text, flags);
+  const int error = errno;
+  if (opened >= 0 || (error != EXDEV && error != ELOOP) || (flags & (O_ACCMODE | O_CREAT)) != O_RDONLY) return opened;
+  const int blob = open_blob(start_of(path), path.text, flags);
+  if (blob < 0) errno = error;
+  return blob;
 }
 
 Error cannot_open(const char* what, const Path& path) {

@@ -229,12 +229,78 @@ def volumes():
     case("grid_volume_corners", node("GridSample", "x g", align_corners=1), x, opset=20)
 
 
+def codes(dtype, *shape):
+    limits = np.iinfo(dtype)
+    return RANDOM.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+
+def quantized():
+    x = {"x": real(2, 3, 4)}
+    i8, u8 = np.int8, np.uint8
+    scale, zero = np.float32(0.03), np.array(117, u8)
+    for name, z in (("u8", zero), ("i8", np.array(-5, i8))):
+        case(f"quantized_{name}", [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z")], x, {"s": scale, "z": z})
+    case("quantized_without_zero", [node("QuantizeLinear", "x s", "q"), node("DequantizeLinear", "q s")], x, {"s": scale})
+    axis = {"s": np.array([0.02, 0.05, 0.2], np.float32), "z": np.array([3, 100, 255], u8)}
+    case("quantized_axis", [node("QuantizeLinear", "x s z", "q", axis=-2), node("DequantizeLinear", "q s z", axis=1)], x, axis)
+    matrix = {"w": codes(i8, 4, 5), "s": RANDOM.random(5).astype(np.float32) / 50, "z": np.zeros(5, i8)}
+    case("quantized_weights_matmul",
+         [node("DequantizeLinear", "w s z", "v", axis=1), node("MatMul", "x v")], x, matrix)
+    image = {"x": real(1, 3, 5, 5)}
+    filters = {"w": codes(i8, 4, 3, 3, 3), "ws": RANDOM.random(4).astype(np.float32) / 50, "wz": np.zeros(4, i8),
+               "b": codes(np.int16, 4).astype(np.int32), "bs": RANDOM.random(4).astype(np.float32) / 5000, "bz": np.zeros(4, np.int32)}
+    case("quantized_weights_conv",
+         [node("DequantizeLinear", "w ws wz", "v", axis=0), node("DequantizeLinear", "b bs bz", "c", axis=0), node("Conv", "x v c")],
+         image, filters)
+    case("quantized_dynamic", [node("DynamicQuantizeLinear", "x", "q s z"), node("DequantizeLinear", "q s z")], x)
+    case("quantized_matmul_integer",
+         [node("DynamicQuantizeLinear", "x", "q s z"), node("MatMulInteger", "q w z wz", "i"), node("Cast", "i", "f", to=1),
+          node("Mul", "s ws", "both"), node("Mul", "f both")], x, {"w": codes(u8, 4, 5), "wz": zero, "ws": scale})
+    case("quantized_conv_integer",
+         [node("DynamicQuantizeLinear", "x", "q s z"), node("ConvInteger", "q w z", "i", pads=[1, 1, 1, 1]), node("Cast", "i", "f", to=1),
+          node("Mul", "f s")], image, {"w": codes(u8, 2, 3, 3, 3)})
+    steps = {"s": np.array(scale), "z": zero, "ys": np.float32(0.4), "yz": np.array(90, u8)}
+    case("quantized_qlinear_conv",
+         [node("QuantizeLinear", "x s z", "q"), node("QLinearConv", "q s z w ws wz ys yz b", "r", strides=[2, 2]),
+          node("DequantizeLinear", "r ys yz")], image, steps | {k: filters[k] for k in ("w", "ws", "wz", "b")})
+    case("quantized_qlinear_matmul",
+         [node("QuantizeLinear", "x s z", "q"), node("QLinearMatMul", "q s z w ws wz ys yz", "r"), node("DequantizeLinear", "r ys yz")],
+         x, steps | {"w": matrix["w"], "ws": matrix["s"], "wz": matrix["z"]})
+    ms = "com.microsoft"
+    two = steps | {"t": np.float32(0.0217), "tz": np.array(60, u8)}
+    both = [node("QuantizeLinear", "x s z", "q"), node("QuantizeLinear", "x t tz", "p")]
+    for op in ("QLinearAdd", "QLinearMul"):
+        case(f"quantized_{op.lower()}", both + [node(op, "q s z p t tz ys yz", "r", ms), node("DequantizeLinear", "r ys yz")], x, two)
+    case("quantized_qlinearconcat", both + [node("QLinearConcat", "ys yz q s z p t tz", "r", ms, axis=1), node("DequantizeLinear", "r ys yz")],
+         x, two)
+    for op, more in (("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.125})):
+        case(f"quantized_{op.lower()}", [both[0], node(op, "q s z ys yz", "r", ms, **more), node("DequantizeLinear", "r ys yz")], x,
+             {k: steps[k] for k in "sz"} | {"ys": np.float32(0.02), "yz": np.array(128, u8)})
+    case("quantized_qlinearglobalaveragepool",
+         [both[0], node("QLinearGlobalAveragePool", "q s z ys yz", "r", ms), node("DequantizeLinear", "r ys yz")], image,
+         {k: steps[k] for k in "sz"} | {"ys": np.float32(0.02), "yz": np.array(128, u8)})
+    rows = {"x": real(3, 4)}
+    bias = {"c": codes(np.int16, 5).astype(np.int32) // 8}
+    case("quantized_qgemm", [both[0], node("QGemm", "q s z w ws wz c ys yz", "r", ms), node("DequantizeLinear", "r ys yz")], rows,
+         steps | bias | {"w": matrix["w"], "ws": matrix["s"], "wz": matrix["z"]})
+    case("quantized_qgemm_floats", [both[0], node("QGemm", "q s z w ws wz c", "y", ms, transB=1)], rows,
+         {k: steps[k] for k in "sz"} | bias | {"w": codes(i8, 5, 4), "ws": np.float32(0.01), "wz": np.array(0, i8)})
+    case("quantized_dynamic_matmul", node("DynamicQuantizeMatMul", "x w ws wz b", "y", ms), x,
+         {"w": matrix["w"], "ws": matrix["s"], "wz": matrix["z"], "b": real(5)})
+    case("quantized_matmul_to_float",
+         [node("DynamicQuantizeLinear", "x", "q s z"), node("MatMulIntegerToFloat", "q w s ws z wz", "y", ms)], x,
+         {"w": matrix["w"], "ws": matrix["s"], "wz": matrix["z"]})
+
+
 def write(folder):
     folder.mkdir(parents=True, exist_ok=True)
     onnxruntime.set_default_logger_severity(4)
     for name, (model, inputs) in CASES.items():
         content = model.SerializeToString(deterministic=True)
-        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        if name.startswith("quantized"):  # its fused kernels round activations, too
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         names = [o.name for o in session.get_outputs()]
         results = dict(zip(names, session.run(names, inputs)))
         tensors = {"in." + k: v for k, v in inputs.items()} | {"out." + k: v for k, v in results.items()}
@@ -251,7 +317,7 @@ def write_package(folder):
             (folder / f"{test.name}.onnx").write_bytes(test.model.SerializeToString(deterministic=True))
 
 
-for make in (bools, shapes, einsums, normal, grids, pools, fused, slices, nans, volumes):
+for make in (bools, shapes, einsums, normal, grids, pools, fused, slices, nans, volumes, quantized):
     make()
 to = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "data")
 write(to / "idioms")

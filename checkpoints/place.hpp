@@ -1,0 +1,55 @@
+// A Place is where the steps of a run are: the folders in a folder, or the objects of a store below a URL.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "manifest.hpp"
+
+namespace stele::inline v0::detail::steps {
+
+/// How much of a step's files is checked beside their presence and size.
+enum class Check : std::uint8_t {
+  sizes,      // nothing else
+  unchanged,  // the contents; in a store, only that the store has the objects that were saved
+  contents,   // the contents
+};
+
+/// The files of a step are written into the bundle of a sink, and become visible with commit(). Not thread-safe, but
+/// for the const members.
+class Place {
+ public:
+  virtual ~Place() = default;
+  /// Prepares the place, unless it is only looked at.
+  virtual Status start(bool only_look) = 0;
+  /// Returns true if the place is another one than at the last call, so that its steps may be others.
+  virtual Result<bool> replaced() = 0;
+  /// Returns the numbers of all steps, sorted; some may be broken.
+  virtual Result<std::vector<std::int64_t>> numbers() const = 0;
+  /// Errors: not_found, limit, io, truncated, checksum, malformed, and those of parse_manifest().
+  virtual Result<Manifest> manifest(std::int64_t step, Check check) const = 0;
+  /// Opens a file or folder of a step. The manifest must be from manifest().
+  virtual Result<SourcePtr> part(const Manifest& manifest, const std::string& name, bool mapped) const = 0;
+  /// Errors: no_space (less than `bytes` and `spare`), io.
+  virtual Status check_space(std::uint64_t bytes, std::uint64_t spare) const = 0;
+  /// Returns the sink of a new step, after what a broken step of this number left has been put aside.
+  virtual Result<std::unique_ptr<Sink>> create(std::int64_t step, Durability durability) = 0;
+  /// Lists the files written to a sink of create(), and makes the step visible with its manifest.
+  virtual Status list(Sink& sink, Manifest& manifest) const = 0;
+  virtual Status commit(Sink& sink, const Manifest& manifest) = 0;
+  /// Checks that the step has no files that do not belong to it. Errors: exists, and those of manifest().
+  virtual Status check_removable(std::int64_t step) const = 0;
+  virtual Status remove(std::int64_t step) = 0;
+
+  /// Returns the path of a step, for messages.
+  virtual std::string path(std::int64_t step) const = 0;
+};
+
+/// `folder` without a slash at its end.
+std::unique_ptr<Place> folder_place(std::string folder);
+/// Errors: unsupported (the program opens no URLs, or nothing can be saved there).
+Result<std::unique_ptr<Place>> store_place(const std::string& url);
+
+}  // namespace stele::inline v0::detail::steps

@@ -1,0 +1,215 @@
+// Steps as objects of a store, which has no renames. The files of a step have names that are never used again,
+// step-00000100/ID/NAME; the manifest, step-00000100/manifest.json, is written last, and only if it is still the one
+// that was there when the save began. It is all that makes a step visible.
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "base/hash.hpp"
+#include "io/urls.hpp"
+#include "place.hpp"
+
+namespace stele::inline v0::detail::steps {
+namespace {
+
+/// A sink that hashes what passes through it.
+class HashedSink final : public Sink {
+ public:
+  using Done = std::function<void(std::uint64_t bytes, std::uint64_t hash)>;
+  HashedSink(std::unique_ptr<Sink> next, std::shared_ptr<Bundle> bundle, Done done)
+      : Sink(next->name()), next_(std::move(next)), bundle_(std::move(bundle)), done_(std::move(done)) {}
+  using Sink::write;
+  Status reserve(std::uint64_t total) override { return next_->reserve(total); }
+  Status write(std::span<const std::span<const std::byte>> pieces) override {
+    for (const auto piece : pieces) {
+      hasher_.update(piece.data(), piece.size());
+      bytes_ += piece.size();
+    }
+    return next_->write(pieces);
+  }
+  Status commit() override {
+    STELE_TRY(next_->commit());
+    done_(bytes_, hasher_.digest());
+    return {};
+  }
+  std::shared_ptr<Bundle> bundle() const override { return bundle_; }
+
+ private:
+  std::unique_ptr<Sink> next_;
+  std::shared_ptr<Bundle> bundle_;
+  Done done_;
+  Hasher hasher_;
+  std::uint64_t bytes_ = 0;
+};
+
+/// The files of a new step, with their sizes and checksums. Files that are not committed with the manifest are removed.
+class NewFiles final : public Bundle, public std::enable_shared_from_this<NewFiles> {
+ public:
+  NewFiles(std::shared_ptr<Bundle> objects, std::string folder)
+      : objects_(std::move(objects)), folder_(std::move(folder)) {}
+  ~NewFiles() override {
+    if (kept) return;
+    for (const auto& [name, file] : files_) objects_->remove(folder_ + name);
+  }
+  Result<SourcePtr> open(std::string_view name) const override { return objects_->open(full(name)); }
+  Result<std::unique_ptr<Sink>> create(std::string_view name) override {
+    STELE_TRY_ASSIGN(auto sink, objects_->create(full(name)));
+    return std::unique_ptr<Sink>(std::make_unique<HashedSink>(
+        std::move(sink), shared_from_this(), [this, name = std::string(name)](std::uint64_t bytes, std::uint64_t hash) {
+          const std::lock_guard lock(mutex_);
+          files_[name] = {name, bytes, hash};
+        }));
+  }
+  Result<bool> contains(std::string_view name) const override { return objects_->contains(full(name)); }
+  Result<std::vector<std::string>> names() const override {
+    std::vector<std::string> found;
+    for (const ManifestFile& file : files()) found.push_back(file.name);
+    return found;
+  }
+  void remove(std::string_view name) noexcept override {
+    objects_->remove(full(name));
+    const std::lock_guard lock(mutex_);
+    files_.erase(std::string(name));
+  }
+  std::vector<ManifestFile> files() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<ManifestFile> all;
+    for (const auto& [name, file] : files_) all.push_back(file);
+    return all;
+  }
+
+  bool kept = false;
+  std::optional<std::string> before{};  // the version of the manifest when the save began
+  std::optional<Manifest> replaced{};   // the step that the new one replaces
+
+ private:
+  std::string full(std::string_view name) const { return folder_ + std::string(name); }
+  std::shared_ptr<Bundle> objects_;
+  std::string folder_;
+  mutable std::mutex mutex_;
+  std::map<std::string, ManifestFile> files_;
+};
+
+/// Returns a name that no other save uses.
+std::string new_id() {
+  std::random_device device;
+  std::string id;
+  for (int i = 0; i < 16; ++i) id += "0123456789abcdef"[device() % 16];
+  return id;
+}
+
+class StorePlace final : public Place {
+ public:
+  explicit StorePlace(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  Status start(bool) override { return {}; }
+  Result<bool> replaced() override { return false; }
+  Result<std::vector<std::int64_t>> numbers() const override {
+    STELE_TRY_ASSIGN(const auto names, store_->bundle()->names());
+    std::vector<std::int64_t> found;
+    for (const std::string_view name : names) {
+      const std::size_t slash = name.find('/');
+      if (slash == name.npos || name.substr(slash + 1) != manifest_name) continue;
+      if (const auto step = step_of(name.substr(0, slash))) found.push_back(*step);
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+  Result<Manifest> manifest(std::int64_t step, Check check) const override {
+    const std::string name = folder_name(step) + "/" + std::string(manifest_name);
+    const auto bundle = store_->bundle();
+    STELE_TRY_ASSIGN(const SourcePtr source, bundle->open(name));
+    STELE_TRY_ASSIGN(Manifest found, read_manifest_of(*source, step));
+    found.info.folder = path(step);
+    for (const ManifestFile& file : found.files) {
+      const std::string object = object_of(found, file.name);
+      STELE_TRY_ASSIGN(const auto now, store_->stat(object));
+      if (!now) return Error(Errc::not_found, "a file of the step is missing").file(store_->name(object));
+      STELE_TRY(check_size(file, now->bytes, store_->name(object)));
+      const bool same = !file.version.empty() && file.version == now->version;
+      if (check == Check::sizes || (check == Check::unchanged && same)) continue;
+      STELE_TRY(check_contents(*bundle, object, file, store_->name(object)));
+    }
+    return found;
+  }
+  Result<SourcePtr> part(const Manifest& manifest, const std::string& name, bool) const override {
+    const std::string object = object_of(manifest, name);
+    const bool file = std::any_of(manifest.files.begin(), manifest.files.end(),
+                                  [&](const ManifestFile& f) { return f.name == name; });
+    return file ? store_->bundle()->open(object) : store_->open_folder(object);
+  }
+  Status check_space(std::uint64_t, std::uint64_t) const override { return {}; }
+  Result<std::unique_ptr<Sink>> create(std::int64_t step, Durability) override {
+    const std::string folder = folder_name(step) + "/";
+    id_ = new_id();
+    auto files = std::make_shared<NewFiles>(store_->bundle(), folder + id_ + "/");
+    STELE_TRY_ASSIGN(const auto now, store_->stat(folder + std::string(manifest_name)));
+    if (now) {
+      files->before = now->version;
+      auto old = manifest(step, Check::sizes);
+      if (!old && is_of_machine(old.error())) return std::move(old).error();
+      if (old) files->replaced = *std::move(old);
+    }
+    return bundle_sink(std::move(files), path(step));
+  }
+  Status list(Sink& sink, Manifest& manifest) const override {
+    manifest.objects = id_;
+    manifest.files = static_cast<NewFiles&>(*sink.bundle()).files();
+    for (ManifestFile& file : manifest.files) {
+      const std::string object = object_of(manifest, file.name);
+      STELE_TRY_ASSIGN(const auto now, store_->stat(object));
+      if (!now) return Error(Errc::not_found, "a file that was just saved is missing").file(store_->name(object));
+      STELE_TRY(check_size(file, now->bytes, store_->name(object)));
+      file.version = now->version;
+    }
+    return {};
+  }
+  Status commit(Sink& sink, const Manifest& manifest) override {
+    auto& files = static_cast<NewFiles&>(*sink.bundle());
+    STELE_TRY_ASSIGN(const std::string text, to_text(manifest));
+    const std::string name = folder_name(manifest.info.step) + "/" + std::string(manifest_name);
+    files.kept = true;  // if the answer is lost, the manifest may be there
+    auto done = store_->replace(name, text, files.before);
+    if (!done && done.error().code() == Errc::exists) {
+      files.kept = false;
+      return Error(Errc::exists, "another program has saved this step at the same time").file(path(manifest.info.step));
+    }
+    STELE_TRY(std::move(done));
+    if (files.replaced) remove_files(*files.replaced);
+    return {};
+  }
+  Status check_removable(std::int64_t) const override { return {}; }  // other objects remain
+  Status remove(std::int64_t step) override {
+    const std::string name = folder_name(step) + "/" + std::string(manifest_name);
+    const auto found = manifest(step, Check::sizes);
+    STELE_TRY(store_->remove(name));  // first, so that no step without its files is ever listed
+    if (found) remove_files(*found);
+    return {};
+  }
+  std::string path(std::int64_t step) const override { return store_->name(folder_name(step)); }
+
+ private:
+  static std::string object_of(const Manifest& manifest, const std::string& name) {
+    const std::string folder = folder_name(manifest.info.step) + "/";
+    return folder + (manifest.objects.empty() ? name : manifest.objects + "/" + name);
+  }
+  void remove_files(const Manifest& manifest) noexcept {
+    for (const ManifestFile& file : manifest.files) {
+      static_cast<void>(guarded([&] { return store_->remove(object_of(manifest, file.name)); }));
+    }
+  }
+
+  std::shared_ptr<Store> store_;
+  std::string id_{};  // of the step that is being saved
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Place>> store_place(const std::string& url) {
+  STELE_TRY_ASSIGN(const Urls* const urls, urls_for(url));
+  STELE_TRY_ASSIGN(auto store, urls->store(url));
+  return std::unique_ptr<Place>(std::make_unique<StorePlace>(std::move(store)));
+}
+
+}  // namespace stele::inline v0::detail::steps

@@ -1,0 +1,29 @@
+// A file that is read by ranges over http or https.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "remote/http/client.hpp"
+#include "stele/bundle.hpp"
+#include "stele/source.hpp"
+
+namespace stele::inline v0::remote {
+
+struct Place {
+  std::shared_ptr<const Client> client;
+  std::shared_ptr<const Account> account{};  // null: requests are not signed
+  Url url{};
+  std::string name{};                                       // for messages
+  std::function<std::shared_ptr<const Bundle>()> bundle{};  // of the files beside it; may be empty
+};
+
+/// Opens a file with one request, which also reads its first bytes. `answer`: receives the headers of the first answer.
+/// Errors: those of Client::run, unsupported (a server without ranges, and a file that is not small).
+Result<SourcePtr> open_file(Place place, Answer* answer = nullptr);
+
+/// Returns a bundle for the files below a URL, which ends with '/'. Their names cannot be listed.
+std::shared_ptr<const Bundle> http_bundle(std::shared_ptr<const Client> client, Url base);
+
+}  // namespace stele::inline v0::remote

@@ -1,0 +1,445 @@
+// Composite tensors: quantized weights of the schemes of the Hugging Face hub. The golden files are one layer each of
+// checkpoints that the packages wrote (tests/interop/quantized/make.py and cut.py).
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "stele/composite.hpp"
+#include "stele/quantize.hpp"
+#include "stele/recorders/any.hpp"
+#include "stele/recorders/gguf.hpp"
+#include "stele/recorders/onnx.hpp"
+#include "stele/transform.hpp"
+#include "support/models.hpp"
+#include "support/temp_dir.hpp"
+
+namespace {
+
+using namespace stele;
+using namespace stele_test;
+
+const std::string folder = test_data("safetensors") + "/../../../core/data/quantized/";
+
+struct Golden {
+  std::string scheme, weight;
+  std::vector<Extent> shape;
+  std::string hash;
+};
+
+std::vector<Golden> golden() {
+  std::vector<Golden> all;
+  std::ifstream file(folder + "expected.txt");
+  for (std::string line; std::getline(file, line);) {
+    Golden g;
+    std::string shape;
+    std::istringstream(line) >> g.scheme >> g.weight >> shape >> g.hash;
+    std::istringstream extents(shape);
+    for (std::string extent; std::getline(extents, extent, 'x');) g.shape.push_back(std::stoull(extent));
+    all.push_back(std::move(g));
+  }
+  return all;
+}
+
+/// Opens the folder, or the file in a folder that has no configuration.
+Snapshot opened(const std::string& scheme) {
+  const std::string path = folder + scheme;
+  return good(stele::open(std::filesystem::exists(path + "/config.json") ? path : path + "/model.safetensors"));
+}
+
+std::vector<float> numbers_of(const LeafView& leaf) {
+  REQUIRE(leaf.dtype() == DType::f32);
+  std::vector<float> numbers(leaf.size());
+  struct Copy final : PieceSink {
+    std::byte* to = nullptr;
+    Status piece(std::span<const std::byte> bytes) override {
+      std::memcpy(to, bytes.data(), bytes.size());
+      to += bytes.size();
+      return {};
+    }
+  } copy;
+  copy.to = reinterpret_cast<std::byte*>(numbers.data());
+  ReadContext context;
+  good(leaf.stream(copy, context));
+  CHECK(copy.to == reinterpret_cast<std::byte*>(numbers.data() + numbers.size()));
+  return numbers;
+}
+
+/// The hash of expected.txt.
+std::string hash_of(std::span<const float> numbers) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const float x : numbers) {
+    std::uint32_t bits = 0;
+    const float same = std::isnan(x) ? std::nanf("") : x + 0.0F;
+    std::memcpy(&bits, &same, sizeof bits);
+    for (int i = 0; i < 4; ++i) hash = (hash ^ (bits >> (8 * i) & 255U)) * 0x100000001b3;
+  }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+bool equal(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+/// A snapshot of small tensors, made by hand.
+class Parts {
+ public:
+  Parts() { builder_.set_flat(); }
+  template <class T>
+  Parts& add(std::string_view name, DType dtype, std::vector<Extent> shape, std::vector<T> elements) {
+    auto bytes = std::make_shared<std::vector<T>>(std::move(elements));
+    static constexpr LeafOps ops{.view = [](const void* at, std::uint64_t) {
+      return reinterpret_cast<const std::byte*>(static_cast<const std::vector<T>*>(at)->data());
+    }};
+    builder_.keep(bytes);
+    builder_.tensor(builder_.intern(name), dtype, shape, bytes->size() * sizeof(T), {&ops, bytes.get(), 0});
+    return *this;
+  }
+  Parts& config(std::string text) {
+    builder_.set_metadata({{"quantization_config", std::move(text)}});
+    return *this;
+  }
+  Snapshot finish() { return builder_.finish(); }
+
+ private:
+  SnapshotBuilder builder_;
+};
+
+}  // namespace
+
+TEST_CASE("composites: every scheme decodes like its package") {
+  const auto all = golden();
+  REQUIRE(all.size() > 80);
+  for (const Golden& g : all) {
+    CAPTURE(g.scheme);
+    const Snapshot snapshot = opened(g.scheme);
+    CHECK(snapshot.notes().empty());
+    const auto leaf = snapshot.find(g.weight);
+    REQUIRE(leaf);
+    // ComfyUI pads the rows.
+    const auto count = static_cast<std::size_t>(*element_count(g.shape));
+    CHECK(leaf->shape().back() == g.shape.back());
+    if (!g.scheme.starts_with("comfy")) CHECK(Shape(leaf->shape()) == Shape(std::span<const Extent>(g.shape)));
+    const std::vector<float> numbers = numbers_of(*leaf);
+    REQUIRE(numbers.size() >= count);
+    CHECK(hash_of(std::span(numbers).first(count)) == g.hash);
+    const auto info = composite(*leaf);
+    REQUIRE(info);
+    CHECK(info->parts.size() >= 2);
+    CHECK(info->bytes < leaf->byte_size());
+    // Parts of it, at any offset.
+    for (const std::size_t first : {std::size_t{0}, std::size_t{1}, numbers.size() / 3, numbers.size() - 1}) {
+      for (const std::size_t n : {std::size_t{1}, std::size_t{37}, numbers.size() / 2}) {
+        if (n > numbers.size() - first) continue;
+        std::vector<std::byte> bytes(n * sizeof(float) + 1);
+        const std::span out = std::span(bytes).subspan(1);  // not aligned
+        good(leaf->read(first * sizeof(float), out));
+        CHECK(std::memcmp(out.data(), numbers.data() + first, out.size()) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("composites: saved as parts where the format has them, as f32 elsewhere") {
+  const TempDir dir;
+  for (const Golden& g : golden()) {
+    CAPTURE(g.scheme);
+    const Snapshot snapshot = opened(g.scheme);
+    const std::vector<float> numbers = numbers_of(*snapshot.find(g.weight));
+    const Snapshot parts = good(split_composites(snapshot));
+    CHECK(parts.leaf_count() > snapshot.leaf_count());
+    CHECK(!parts.find(g.weight + "_nothing"));
+    for (const char* const name : {"m.safetensors", "m.stele", "m.npz", "m.pt"}) {
+      CAPTURE(name);
+      const std::string path = dir.path() + "/" + name;
+      const auto report = save(snapshot, path);
+      if (!report) {  // a dtype that the format does not have
+        CHECK(report.error().code() == Errc::not_representable);
+        continue;
+      }
+      const Snapshot again = good(stele::open(path));
+      REQUIRE(again.find(g.weight));
+      CHECK(equal(numbers_of(*again.find(g.weight)), numbers));
+      if (report->count(Report::What::converted) == 0) CHECK(again.leaf_count() == snapshot.leaf_count());
+    }
+    // As a precision, the numbers are decoded.
+    SaveOptions options;
+    options.precision = DType::f32;
+    good(save(snapshot, dir.path() + "/f.safetensors", options));
+    const Snapshot floats = good(stele::open(dir.path() + "/f.safetensors"));
+    CHECK(!composite(*floats.find(g.weight)));
+    CHECK(equal(numbers_of(*floats.find(g.weight)), numbers));
+    const Report report = good(save(snapshot, dir.path() + "/m.gguf"));
+    CHECK(report.count(Report::What::converted) == 1);
+    CHECK(equal(numbers_of(*good(stele::open(dir.path() + "/m.gguf")).find(g.weight)), numbers));
+  }
+}
+
+namespace {
+
+struct Projection {
+  Tensor<float, 2> weight;
+  STELE_MODULE(Projection, weight)
+};
+struct Attention {
+  Projection k_proj;
+  STELE_MODULE(Attention, k_proj)
+};
+struct Layer {
+  Attention self_attn;
+  STELE_MODULE(Layer, self_attn)
+};
+struct Layers {
+  std::vector<Layer> layers;
+  STELE_MODULE(Layers, layers)
+};
+struct Model {
+  Layers model;
+  STELE_MODULE(Model, model)
+};
+
+/// A class that has the parts.
+struct Gptq {
+  Tensor<std::int32_t, 2> qweight, qzeros;
+  Tensor<std::int32_t, 1> g_idx;
+  Tensor<float, 2> scales;
+  STELE_MODULE(Gptq, qweight, qzeros, g_idx, scales)
+};
+struct GptqAttention {
+  Gptq k_proj;
+  STELE_MODULE(GptqAttention, k_proj)
+};
+struct GptqLayer {
+  GptqAttention self_attn;
+  STELE_MODULE(GptqLayer, self_attn)
+};
+struct GptqLayers {
+  std::vector<GptqLayer> layers;
+  STELE_MODULE(GptqLayers, layers)
+};
+struct GptqModel {
+  GptqLayers model;
+  STELE_MODULE(GptqModel, model)
+};
+
+}  // namespace
+
+TEST_CASE("composites: a class has the weight, or its parts") {
+  const Snapshot snapshot = opened("gptq4");
+  const std::vector<float> numbers = numbers_of(*snapshot.find("model.layers.0.self_attn.k_proj.weight"));
+  const auto model = good(load<Model>(folder + "gptq4"));
+  const auto& weight = model.model.layers.at(0).self_attn.k_proj.weight;
+  CHECK(equal({weight.data(), weight.size()}, numbers));
+  const auto parts = good(load<GptqModel>(folder + "gptq4"));
+  CHECK(parts.model.layers.at(0).self_attn.k_proj.qweight.shape()[0] == 8);
+  GptqModel into;
+  into.model.layers.resize(1);
+  Report report;
+  LoadOptions options;
+  options.report = &report;
+  good(load_into(into, folder + "gptq4", options));
+  CHECK(report.count(Report::What::missing) == 0);
+}
+
+TEST_CASE("composites: parts that lie stay tensors, with a note") {
+  const std::string name = "l.weight";
+  const auto joined = [](Parts& parts) { return good(join_composites(parts.finish())); };
+  {  // a good one first
+    Parts parts;
+    parts.add<std::uint8_t>("l.weight", DType::f8_e4m3fn, {2, 2}, {0x38, 0x40, 0xb8, 0x00})
+        .add<float>("l.weight_scale_inv", DType::f32, {1, 1}, {0.5F});
+    const Snapshot s = joined(parts);
+    REQUIRE(s.leaf_count() == 1);
+    CHECK(numbers_of(s.leaf(0)) == std::vector<float>{0.5F, 1, -0.5F, 0});
+    CHECK(composite(s.leaf(0))->scheme == "fp8");
+    CHECK(composite(s.leaf(0))->parts[1].name == "l.weight_scale_inv");
+  }
+  const auto refused = [&](Parts& parts, std::size_t leaves, std::size_t notes = 1) {
+    const Snapshot s = joined(parts);
+    CHECK(s.leaf_count() == leaves);
+    CHECK(s.notes().size() == notes);
+    for (std::size_t i = 0; i < s.leaf_count(); ++i) CHECK(!composite(s.leaf(i)));
+  };
+  {
+    Parts parts;  // a grid of another shape
+    parts.add<std::uint8_t>("l.weight", DType::f8_e4m3fn, {2, 2}, {0, 0, 0, 0})
+        .add<float>("l.weight_scale_inv", DType::f32, {3, 1}, {1, 1, 1});
+    refused(parts, 2);
+  }
+  {
+    Parts parts;  // no scale
+    parts.add<std::uint8_t>("l.weight", DType::f8_e4m3fn, {2, 2}, {0, 0, 0, 0});
+    refused(parts, 1, 0);
+  }
+  {
+    Parts parts;  // a scale of a plain weight, as normalisation layers have
+    parts.add<float>("l.weight", DType::f32, {2}, {1, 2}).add<float>("l.weight_scale", DType::f32, {1}, {1});
+    refused(parts, 2, 0);
+  }
+  const auto gptq = [](std::vector<std::int32_t> groups, std::vector<Extent> zeros = {1, 1},
+                       std::string config = "{}") {
+    Parts parts;
+    parts.add<std::int32_t>("l.qweight", DType::i32, {1, 8}, std::vector<std::int32_t>(8, 0x76543210))
+        .add<std::int32_t>("l.qzeros", DType::i32, zeros, std::vector<std::int32_t>(zeros[0] * zeros[1], 0x77777777))
+        .add<float>("l.scales", DType::f32, {1, 8}, std::vector<float>(8, 2))
+        .config(std::move(config));
+    if (!groups.empty()) parts.add<std::int32_t>("l.g_idx", DType::i32, {groups.size()}, groups);
+    return parts;
+  };
+  {
+    Parts parts = gptq(std::vector<std::int32_t>(8, 0));
+    const Snapshot s = joined(parts);
+    REQUIRE(s.leaf_count() == 1);
+    CHECK(numbers_of(s.leaf(0))[1] == -14);  // (1 - 8) * 2
+  }
+  {
+    Parts parts = gptq(std::vector<std::int32_t>(7, 0));  // 7 columns need a word, too
+    CHECK(joined(parts).leaf(0).shape()[1] == 7);
+  }
+  {
+    Parts parts = gptq(std::vector<std::int32_t>(33, 0));
+    refused(parts, 4);
+  }
+  {
+    Parts parts = gptq({}, {1, 3});
+    refused(parts, 3);
+  }
+  {
+    Parts parts = gptq({}, {1, 1}, R"({"checkpoint_format":"marlin"})");
+    refused(parts, 3);
+  }
+  for (const std::int32_t group : {1, -1, 0x7fffffff}) {  // found when the weight is read
+    std::vector<std::int32_t> groups(8, 0);
+    groups[3] = group;
+    Parts parts = gptq(groups);
+    const Snapshot s = joined(parts);
+    REQUIRE(s.leaf_count() == 1);
+    std::vector<std::byte> out(4);
+    const auto read = s.leaf(0).read(0, out);
+    REQUIRE(!read);
+    CHECK(read.error().code() == Errc::out_of_range);
+    CHECK(read.error().path() == "l.g_idx");
+  }
+  {
+    Parts parts;  // the weight's name is taken
+    parts.add<std::int32_t>("l.qweight", DType::i32, {1, 8}, std::vector<std::int32_t>(8, 0))
+        .add<std::int32_t>("l.qzeros", DType::i32, {1, 1}, {0})
+        .add<float>("l.scales", DType::f32, {1, 8}, std::vector<float>(8, 1))
+        .add<float>("l.weight", DType::f32, {1}, {1});
+    refused(parts, 4);
+  }
+  {
+    Parts parts;  // two scales for one weight
+    parts.add<std::uint8_t>("l.weight", DType::f8_e4m3fn, {1, 2}, {0x38, 0x38})
+        .add<float>("l.weight_scale_inv", DType::f32, {1, 1}, {1})
+        .add<float>("l.weight_scale", DType::f32, {1}, {2});
+    const Snapshot s = joined(parts);
+    CHECK(s.leaf_count() == 2);
+    CHECK(s.find("l.weight_scale"));
+    CHECK(s.notes().size() == 1);
+  }
+  {
+    Parts parts;  // no scales
+    parts.add<std::int32_t>("l.qweight", DType::i32, {1, 8}, std::vector<std::int32_t>(8, 0))
+        .add<std::int32_t>("l.qzeros", DType::i32, {1, 1}, {0});
+    refused(parts, 2);
+  }
+  const auto nf4 = [](const std::string& state) {
+    Parts parts;
+    std::vector<float> map(16);
+    for (std::size_t i = 0; i < map.size(); ++i) map[i] = static_cast<float>(i);
+    parts.add<std::uint8_t>("l.weight", DType::u8, {3, 1}, {0x01, 0x23, 0x40})
+        .add<float>("l.weight.absmax", DType::f32, {3}, {1, 10, 100})
+        .add<float>("l.weight.quant_map", DType::f32, {16}, map)
+        .add<std::uint8_t>("l.weight.quant_state.bitsandbytes__nf4", DType::u8, {state.size()},
+                           {state.begin(), state.end()});
+    return parts;
+  };
+  {
+    Parts parts = nf4(R"({"blocksize":2,"shape":[1,5]})");
+    const Snapshot s = joined(parts);
+    REQUIRE(s.leaf_count() == 1);
+    CHECK(numbers_of(s.leaf(0)) == std::vector<float>{0, 1, 20, 30, 400});
+  }
+  for (const char* const state :
+       {"", "{", "[]", R"({"blocksize":0,"shape":[1,5]})", R"({"blocksize":2,"shape":[1,50]})",
+        R"({"blocksize":2,"shape":[1,4]})", R"({"blocksize":2})", R"({"blocksize":3,"shape":[1,5]})",
+        R"({"blocksize":2,"shape":[4294967296,4294967296,5]})", R"({"blocksize":18446744073709551615,"shape":[1,5]})",
+        R"({"blocksize":2,"shape":[-1,5]})"}) {
+    CAPTURE(state);
+    Parts parts = nf4(state);
+    refused(parts, 4);
+  }
+  for (const auto& extents :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{2, 8}, {2, 7}, {1, 8}, {2, -8}, {2, 0}, {2, INT64_MAX}}) {
+    const auto rows = extents.first, columns = extents.second;
+    CAPTURE(rows);
+    CAPTURE(columns);
+    Parts parts;
+    parts.add<std::int32_t>("l.weight_packed", DType::i32, {2, 1}, {0x76543210, 0})
+        .add<std::int64_t>("l.weight_shape", DType::i64, {2}, {rows, columns})
+        .add<float>("l.weight_scale", DType::f32, {2, 1}, {1, 1});
+    const Snapshot s = joined(parts);
+    CHECK(s.leaf_count() == (rows == 2 && columns > 0 && columns <= 8 ? 1 : 3));
+  }
+}
+
+TEST_CASE("composites: names, filters and other steps") {
+  const Snapshot snapshot = opened("awq");
+  const Snapshot renamed = good(rename(snapshot, std::vector<Rename>{{"^model\\.", "m."}}));
+  const Snapshot parts = good(split_composites(renamed));
+  CHECK(parts.find("m.layers.0.self_attn.k_proj.qweight"));
+  const Snapshot again = good(join_composites(parts));
+  CHECK(equal(numbers_of(*again.find("m.layers.0.self_attn.k_proj.weight")),
+              numbers_of(*snapshot.find("model.layers.0.self_attn.k_proj.weight"))));
+  // A step that changes the numbers decodes.
+  const Snapshot floats = good(dequantize(snapshot));
+  CHECK(!composite(*floats.find("model.layers.0.self_attn.k_proj.weight")));
+  const Snapshot half = with_precision(snapshot, DType::bf16);
+  CHECK(half.find("model.layers.0.self_attn.k_proj.weight")->dtype() == DType::bf16);
+}
+
+TEST_CASE("composites: the weights of quantized ONNX models") {
+  const TempDir dir;
+  const std::string path = test_data("onnx") + "/run_quantized_qdq.onnx";
+  const Snapshot model = good(stele::open(path));
+  const Snapshot parts = good(split_composites(model));
+  for (const char* const name : {"c1.w", "c2.w", "fc.w", "out.w"}) {
+    CAPTURE(name);
+    REQUIRE(model.find(name));
+    const LeafView weight = *model.find(name);
+    REQUIRE(composite(weight));
+    CHECK(composite(weight)->scheme == "linear");
+    CHECK(composite(weight)->parts.size() == 3);
+    const LeafView codes = *parts.find(std::string(name) + "_quantized"),
+                   scales = *parts.find(std::string(name) + "_scale");
+    std::vector<std::int8_t> code(codes.size());
+    std::vector<float> scale(scales.size());
+    good(codes.read(0, std::as_writable_bytes(std::span(code))));
+    good(scales.read(0, std::as_writable_bytes(std::span(scale))));
+    // Convolutions have a scale for each index of axis 0, matrices of axis 1.
+    const bool first = weight.shape().size() == 4;
+    const std::size_t inner = code.size() / weight.shape()[0];
+    std::vector<float> expected(code.size());
+    for (std::size_t i = 0; i < code.size(); ++i) {
+      expected[i] = static_cast<float>(code[i]) * scale[scale.size() == 1 ? 0 : first ? i / inner : i % inner];
+    }
+    CHECK(equal(numbers_of(weight), expected));
+  }
+  // Floats in formats without the graph; the parts in the model itself.
+  good(save(model, dir.path() + "/m.safetensors", {.allow_loss = true}));
+  CHECK(good(stele::open(dir.path() + "/m.safetensors")).find("c1.w")->dtype() == DType::f32);
+  const OnnxFormat into(OnnxOptions{.model = path});
+  SaveOptions options;
+  options.format = &into;
+  good(save(model, dir.path() + "/m.onnx", options));
+  CHECK(composite(*good(stele::open(dir.path() + "/m.onnx")).find("c2.w")));
+  CHECK(good(split_composites(good(stele::open(dir.path() + "/m.onnx")))).leaf_count() == parts.leaf_count());
+}
