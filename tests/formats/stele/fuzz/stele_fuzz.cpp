@@ -53,9 +53,11 @@ void check(std::string_view file) {
   for (std::uint32_t i = 0; good && i < memory.index().entries(); ++i)
     static_cast<void>(memory.tensor(i, tensor, hash));
 
-  const auto opened = recorder.open(bytes_of(file));
+  auto opened = recorder.open(bytes_of(file));
   if (!opened) return;
   require(good);
+  const bool agree = composites_agree(*opened);
+  opened = split_composites(*opened);
   load_leniently(*opened);
 
   bool whole = true;
@@ -71,11 +73,13 @@ void check(std::string_view file) {
     const Status part = leaf.read(0, std::as_writable_bytes(std::span(read)));
     if (all) require(part && all->starts_with(read));
   }
-  require(whole == recorder.verify(bytes_of(file)).has_value());
+  require(recorder.verify(bytes_of(file)).has_value() == (whole && agree));
   if (!whole) return;
   const auto again = saved(recorder, *opened);
   require(again.has_value());
-  const auto back = recorder.open(*again);
+  auto back = recorder.open(*again);
+  require(back.has_value());
+  back = split_composites(*back);
   require(back && back->leaf_count() == opened->leaf_count() && back->nodes().size() == opened->nodes().size());
   const auto twice = saved(recorder, *back);
   require(twice && text_of(twice->span()) == text_of(again->span()));
