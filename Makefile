@@ -51,6 +51,7 @@
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
 #   make interop-gguf         GGUF files both ways against gguf-py, llama.cpp and transformers (Python, in build/interop-gguf, 6 GB);
 #                             bench-gguf: codecs of blocks compared with those of ggml and gguf-py
+#   make interop-slime        weight updates both ways against slime's code (SLIME: a checkout of it)
 #   make remote               URLs against moto, versitygw (built with Go) and nginx: files up and down, signatures, TLS, kills, faults
 #                             (Python, in build/remote); bench-remote: speed at 30 ms of latency
 #   make interop              check files against other programs (Python, in build/interop)
@@ -74,7 +75,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf
 .PHONY: format format-check tidy clean remote bench-remote
 
 deps:
@@ -401,6 +402,12 @@ interop-quantized: deps
 	$(QUANTIZED) tests/interop/quantized/check.py build/quantized build/release/tools/stele/stele
 	$(QUANTIZED) tests/interop/quantized/written.py build/release/tools/stele/stele build/quantized-written
 	$(QUANTIZED) tests/interop/lora.py build/release/tools/stele/stele
+
+# SLIME: a checkout of slime. SLIME_PYTHON: a Python with the packages that the head of slime.py lists.
+SLIME_PYTHON ?= python3
+interop-slime: deps
+	$(call build,release,stele_command)
+	$(SLIME_PYTHON) tests/interop/slime.py build/release/tools/stele/stele "$(SLIME)"
 
 build/remote/venv/installed: tests/remote/interop/requirements.txt
 	$(venv)

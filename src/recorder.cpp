@@ -10,6 +10,7 @@
 #include "io/urls.hpp"
 #include "module/walk.hpp"
 #include "passes/composites/composite.hpp"
+#include "passes/delta/delta.hpp"
 #include "passes/precision.hpp"
 #include "passes/progress.hpp"
 #include "passes/quantize.hpp"
@@ -282,6 +283,18 @@ Status check_places(const Format& format, const Snapshot& snapshot, bool allow_l
   return cannot_hold(format, first, first_place, count).hint("save with stele::mpi, or set SaveOptions::allow_loss");
 }
 
+/// Refuses to convert a delta: its tensors are XORs.
+Status check_delta_fits(const Format& format, const PrecisionSpec& precision) {
+  const Capabilities& can = format.capabilities();
+  if (!can.annotations || !can.metadata || !can.aliases || !can.values) {
+    return Error(Errc::not_representable, std::string(format.name()) + " files cannot store a delta of weights")
+        .hint("save it as a .stele file, or apply it to its base first");
+  }
+  if (precision == PrecisionSpec()) return {};
+  return Error(Errc::invalid_argument, "a delta of weights cannot be converted to another precision")
+      .hint("apply it to its base first");
+}
+
 Status check_writes(const Format& format, std::string_view file) {
   if (format.writes()) return {};
   return Error(Errc::unsupported, "files of the format " + std::string(format.name()) + " are only read, not written")
@@ -318,6 +331,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
       report.add(Report::What::constant, constant_path(*snapshot.data(), field), constant_text);
     }
   }
+  if (snapshot.metadata().contains(delta_key)) STELE_TRY(check_delta_fits(format, precision));
   for (const std::string& part : snapshot.data()->left_out) {
     const Capabilities& can = format.capabilities();
     if (can.keeps == nullptr || !can.keeps(part)) report.add(Report::What::lost, "", part);
@@ -482,6 +496,7 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
     data->capacity = admitted;
     snapshot = Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
   }
+  if (snapshot.metadata().contains(delta_key)) return snapshot;  // its tensors are not numbers
   STELE_TRY_ASSIGN(snapshot, composites::joined(snapshot, *source));
   return options.dequantize ? dequantize(snapshot) : snapshot;
 }
@@ -563,10 +578,12 @@ Result<Report> Format::verify(SourcePtr source, const OpenContext& context) cons
 
 namespace {
 
-/// Reads an element of each quantized weight, since its parts may be whole and contradict each other.
-Status check_composites(const Format& format, const SourcePtr& source, const LoadOptions& options) {
+/// Reads an element of each quantized weight, since its parts may be whole and contradict each other. Checks the
+/// encodings of a delta.
+Status check_encodings(const Format& format, const SourcePtr& source, const LoadOptions& options) {
   if (!format.capabilities().composites) return {};
   STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format}, source, options));
+  if (snapshot.metadata().contains(detail::delta_key)) return detail::delta::check_delta(snapshot);
   ReadContext context;
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
@@ -586,7 +603,7 @@ Result<Report> verify(const Format& format, const Input& from, const LoadOptions
       if (!format.opens(source->is_folder())) return detail::wrong_kind(source->is_folder(), source->name());
       auto verified = format.verify(source, OpenContext(options, {}));
       if (verified) {
-        if (auto whole = check_composites(format, source, options); !whole) verified = std::move(whole).error();
+        if (auto whole = check_encodings(format, source, options); !whole) verified = std::move(whole).error();
       }
       if (verified || !from.again()) return verified;
     }

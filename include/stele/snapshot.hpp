@@ -146,6 +146,8 @@ struct LeafOps {
   const char* encoding = nullptr;
   /// Adds the leaves that this one is computed from, for sources that read ahead.
   void (*needs)(const void* at, std::uint64_t number, detail::Needs& needs) = nullptr;
+  /// Returns the XXH3-64 of the elements in little-endian order, if the leaf's file stores it and it has no locate().
+  std::uint64_t (*hash)(const void* at, std::uint64_t number) = nullptr;
   /// Returns the elements of an expanded tensor; a count of 0 for other leaves.
   StoredOnce (*once)(const void* at, std::uint64_t number) = nullptr;
 };

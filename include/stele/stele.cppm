@@ -11,6 +11,8 @@ module;
 #include "stele/checkpoints/random.hpp"
 #include "stele/checkpoints/sharded.hpp"
 #include "stele/composite.hpp"
+#include "stele/delta.hpp"
+#include "stele/deltas/updates.hpp"
 #include "stele/derived.hpp"
 #include "stele/expansion.hpp"
 #include "stele/export.hpp"
@@ -48,8 +50,8 @@ export namespace stele::inline v0 {
 // stele/
 using v0::Annotations, v0::ArgumentDescriptor, v0::ArgumentType, v0::Attribute, v0::AttributeValue, v0::BlockSize,
     v0::BlockTensor, v0::BufferSink, v0::Bundle, v0::ByteRange, v0::Bytes, v0::Capabilities, v0::Checkpoint,
-    v0::CheckpointFormat, v0::CheckpointRecorder, v0::CompositeInfo, v0::DType, v0::DTypeClass, v0::Durability,
-    v0::ElementCounter, v0::Errc, v0::Error, v0::Exception, v0::Executor, v0::ExportOptions, v0::Extent,
+    v0::CheckpointFormat, v0::CheckpointRecorder, v0::CompositeInfo, v0::DeltaInfo, v0::DType, v0::DTypeClass,
+    v0::Durability, v0::ElementCounter, v0::Errc, v0::Error, v0::Exception, v0::Executor, v0::ExportOptions, v0::Extent,
     v0::FileSinkOptions, v0::Filter, v0::FolderCheck, v0::Format, v0::FormatChoice, v0::FormatFamily, v0::FrameworkNode,
     v0::Graph, v0::GraphArguments, v0::GraphArray, v0::GraphOperation, v0::GraphProperty, v0::GraphVariable,
     v0::ImportOptions, v0::Input, v0::Layout, v0::LeafHandle, v0::LeafOps, v0::LeafView, v0::Limits, v0::LoadOptions,
@@ -63,22 +65,24 @@ using v0::Annotations, v0::ArgumentDescriptor, v0::ArgumentType, v0::Attribute, 
     v0::TrainingConfig, v0::TrainingNumber, v0::TrainingObject, v0::TrainingRate, v0::TrainingRaw, v0::TrainingText,
     v0::TypedLeaf, v0::Unexpanded, v0::UnknownKinds, v0::Value, v0::ValueEntry, v0::ValueKind, v0::VariableKind,
     v0::WeightScheme;
-using v0::append_segment, v0::attributes, v0::bits, v0::block_size, v0::borrow_bytes, v0::bundle_sink,
+using v0::append_segment, v0::apply_delta, v0::attributes, v0::bits, v0::block_size, v0::borrow_bytes, v0::bundle_sink,
     v0::bundle_source, v0::byte_length, v0::check_expansion, v0::checked_add, v0::checked_mul, v0::composite,
-    v0::concatenate, v0::decode, v0::default_load_options, v0::default_save_options, v0::dequantize, v0::dequantize_if,
-    v0::derived, v0::derived_list, v0::dry_run, v0::dtype_class, v0::dynamic_rank, v0::element_count, v0::element_size,
-    v0::export_onnx, v0::file_name, v0::file_sink, v0::filter, v0::flatten, v0::folder_bundle, v0::folder_sink,
-    v0::for_each_param, v0::from_record, v0::get, v0::import_onnx, v0::import_tensorflow, v0::is_block, v0::is_known,
-    v0::is_plain_float, v0::join_composites, v0::layout_of, v0::learning_rate, v0::load, v0::load_into, v0::map_file,
-    v0::matches, v0::memory_bundle, v0::merge, v0::merge_lora, v0::name, v0::named, v0::nest, v0::no_index,
-    v0::node_kind_count, v0::num_params, v0::open, v0::open_checkpoint, v0::open_file, v0::open_folder,
-    v0::operation_hash, v0::ordered, v0::overlay, v0::own_bytes, v0::parse_json, v0::parse_layout, v0::part,
-    v0::quantization_key, v0::quantize, v0::quantize_blocks, v0::quantize_weights, v0::read_ahead, v0::record_of,
-    v0::recover, v0::rename, v0::reshape, v0::schema_of, v0::snapshot_of, v0::split, v0::split_composites, v0::spool,
-    v0::summary, v0::swap_unit, v0::tensor_traits, v0::to_json, v0::to_string, v0::to_text, v0::transpose,
-    v0::unexpanded, v0::unreadable_reason, v0::updater_state_keys, v0::value_at, v0::verify, v0::with_metadata,
-    v0::with_precision, v0::with_prefix, v0::with_properties;
+    v0::concatenate, v0::decode, v0::default_load_options, v0::default_save_options, v0::delta_info, v0::dequantize,
+    v0::dequantize_if, v0::derived, v0::derived_list, v0::dry_run, v0::dtype_class, v0::dynamic_rank, v0::element_count,
+    v0::element_size, v0::export_onnx, v0::file_name, v0::file_sink, v0::filter, v0::flatten, v0::folder_bundle,
+    v0::folder_sink, v0::for_each_param, v0::from_record, v0::get, v0::import_onnx, v0::import_tensorflow, v0::is_block,
+    v0::is_known, v0::is_plain_float, v0::join_composites, v0::layout_of, v0::learning_rate, v0::load, v0::load_into,
+    v0::make_delta, v0::map_file, v0::matches, v0::memory_bundle, v0::merge, v0::merge_deltas, v0::merge_lora, v0::name,
+    v0::named, v0::nest, v0::no_index, v0::node_kind_count, v0::num_params, v0::open, v0::open_checkpoint,
+    v0::open_file, v0::open_folder, v0::operation_hash, v0::ordered, v0::overlay, v0::own_bytes, v0::parse_json,
+    v0::parse_layout, v0::part, v0::quantization_key, v0::quantize, v0::quantize_blocks, v0::quantize_weights,
+    v0::read_ahead, v0::record_of, v0::recover, v0::rename, v0::reshape, v0::schema_of, v0::snapshot_of, v0::split,
+    v0::split_composites, v0::spool, v0::summary, v0::swap_unit, v0::tensor_traits, v0::to_json, v0::to_string,
+    v0::to_text, v0::transpose, v0::unexpanded, v0::unreadable_reason, v0::updater_state_keys, v0::value_at, v0::verify,
+    v0::weights_digest, v0::with_metadata, v0::with_precision, v0::with_prefix, v0::with_properties;
 using v0::operator<<;  // the other operators are friends
+// stele/deltas/
+using v0::UpdateOptions, v0::apply_update, v0::is_update, v0::save_update;
 // stele/checkpoints/
 using v0::Better, v0::BrokenStep, v0::CheckpointManager, v0::KeepPolicy, v0::ManagerOptions, v0::OpenedStep,
     v0::SaveMoment, v0::SavePolicy, v0::SavedStep, v0::Sharded, v0::StateKind, v0::StepInfo, v0::StepValues;
@@ -93,7 +97,7 @@ using v0::BlockPrecision, v0::BlockRule, v0::BrainPrecision, v0::ConvertOutcome,
 // stele/recorders/
 using v0::archive_tags, v0::burn_header, v0::burn_optimizer, v0::burn_optimizer_record, v0::burnpack_optimizer_record,
     v0::find_format, v0::format_families, v0::format_of_content, v0::format_of_path, v0::formats, v0::open_archive,
-    v0::open_samediff, v0::paddle_program, v0::quantize_gguf, v0::remove_archive_tag, v0::save,
+    v0::open_with_deltas, v0::open_samediff, v0::paddle_program, v0::quantize_gguf, v0::remove_archive_tag, v0::save,
     v0::settings_of_pytorch_alone, v0::write_to, v0::written_size;
 using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorder, v0::BinaryRecorder,
     v0::BurnDoublePrecision, v0::BurnEncoding, v0::BurnEra, v0::BurnFormat, v0::BurnFullPrecision,
@@ -126,7 +130,7 @@ using format::Entry, format::Fault, format::Hash, format::Header, format::Index,
     format::compressed_blocks, format::entry_size, format::flat_names, format::guessed_kinds, format::header_size,
     format::index_header_size, format::known_features, format::load_le, format::magic, format::node_size,
     format::parse_header, format::parse_trailer, format::round_up, format::store_le, format::stored_blocks,
-    format::stored_size, format::trailer_size, format::type_size, format::version;
+    format::stored_size, format::trailer_size, format::type_size, format::version, format::weight_delta;
 }
 namespace ggml {
 using ggml::iq4_nl, ggml::mxfp4, ggml::nvfp4, ggml::q1_0, ggml::q2_0, ggml::q2_K, ggml::q3_K, ggml::q4_0, ggml::q4_1,

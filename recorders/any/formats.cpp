@@ -7,8 +7,10 @@
 #include "base/entry_names.hpp"
 #include "base/limits.hpp"
 #include "base/similar.hpp"
+#include "snapshot/items.hpp"
 #include "stele/bundle.hpp"
 #include "stele/checkpoint.hpp"
+#include "stele/delta.hpp"
 #include "stele/recorders/any.hpp"
 
 #ifdef STELE_ZIP  // a format of this build has zip files
@@ -216,6 +218,38 @@ Result<Report> save(const Checkpoint& checkpoint, const Output& to, const SaveOp
     }
     return detail::save_checkpoint(*whole, options.precision, checkpoint, to, rest);
   });
+}
+
+namespace {
+
+template <class Deltas>
+Result<Snapshot> open_chain(const Input& base, const Deltas& deltas, const LoadOptions& options) {
+  return detail::guarded([&]() -> Result<Snapshot> {
+    LoadOptions whole = options;
+    whole.part = {};
+    STELE_TRY_ASSIGN(Snapshot snapshot, open(base, whole));
+    const auto apply = [&](const Input& input) -> Status {
+      STELE_TRY_ASSIGN(const Snapshot delta, open(input, whole));
+      auto next = apply_delta(snapshot, delta);
+      if (next) {
+        snapshot = *std::move(next);
+        return {};
+      }
+      Error error = std::move(next).error();
+      return error.file().empty() ? std::move(error).file(input.name()) : std::move(error);
+    };
+    for (const auto& input : deltas) STELE_TRY(apply(input));
+    return detail::part_of(snapshot, options.part);
+  });
+}
+
+}  // namespace
+
+Result<Snapshot> open_with_deltas(const Input& base, std::initializer_list<Input> deltas, const LoadOptions& options) {
+  return open_chain(base, deltas, options);
+}
+Result<Snapshot> open_with_deltas(const Input& base, std::span<const std::string> paths, const LoadOptions& options) {
+  return open_chain(base, paths, options);
 }
 
 namespace {

@@ -76,7 +76,11 @@ Status stream_compressed(const void* at, std::uint64_t number, std::uint64_t, Pi
   return detail::check_zeros(range, entry.stored, zeros);
 }
 
-constexpr LeafOps compressed_ops{.read = read_compressed, .stream = stream_compressed, .encoding = "zstd"};
+constexpr LeafOps compressed_ops{
+    .read = read_compressed,
+    .stream = stream_compressed,
+    .encoding = "zstd",
+    .hash = [](const void* at, std::uint64_t number) { return static_cast<const File*>(at)->entry(number).hash; }};
 
 class SteleReader {
  public:
@@ -92,6 +96,9 @@ class SteleReader {
     STELE_TRY(reserve());
     STELE_TRY(read_types());
     STELE_TRY(read_metadata());
+    if (builder_.data().metadata.contains(detail::delta_key) != ((header_.required & format::weight_delta) != 0)) {
+      return malformed("the header's feature bit 1 and the metadata contradict each other", 16);
+    }
     const format::Index& index = file_->index;
     builder_.data().flat = index.flat();
     builder_.set_unknown_kinds({.all = index.guessed()});
@@ -122,10 +129,10 @@ class SteleReader {
     std::byte bytes[format::header_size]{};
     const auto head = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof bytes));
     STELE_TRY(source.read_at(0, {bytes, head}));
-    format::Header header;
-    if (const Fault f = format::parse_header({bytes, head}, detail::hash64, header))
+    if (const Fault f =
+            format::parse_header({bytes, head}, detail::hash64, header_, format::known_features | format::weight_delta))
       return error_of(f, "the header is damaged");
-    const std::uint64_t total = header.total != 0 ? header.total : source.size();
+    const std::uint64_t total = header_.total != 0 ? header_.total : source.size();
     constexpr std::uint64_t min_size = format::header_size + format::index_header_size + format::trailer_size;
     if (total > source.size() || total < min_size) {
       return Error(Errc::truncated, "the file is shorter than its header declares")
@@ -150,7 +157,7 @@ class SteleReader {
       STELE_TRY(source.read_at(trailer.index_offset, file_->owned.span()));
       bytes_of_index = file_->owned.span();
     }
-    if (const Fault f = file_->index.parse(header, bytes_of_index, trailer.index_offset, detail::hash64)) {
+    if (const Fault f = file_->index.parse(header_, bytes_of_index, trailer.index_offset, detail::hash64)) {
       return error_of(f, f.code == Errc::checksum ? "the index is damaged" : "the index is malformed");
     }
     return {};
@@ -414,6 +421,7 @@ class SteleReader {
     std::uint32_t node;
   };
   std::shared_ptr<File> file_;
+  format::Header header_;
   SnapshotBuilder builder_;
   std::vector<End> ends_;
   std::vector<Extent> extents_;

@@ -286,7 +286,8 @@ class Writer {
     std::memcpy(h, format::magic, sizeof format::magic);
     store_le(h + 8, format::version);
     store_le(h + 12, format::block_alignment);
-    store_le(h + 16, compressed() ? format::compressed_blocks : std::uint64_t{0});
+    store_le(h + 16, (compressed() ? format::compressed_blocks : std::uint64_t{0}) |
+                         (snapshot_.metadata().contains(detail::delta_key) ? format::weight_delta : std::uint64_t{0}));
     store_le(h + 32, total);
     store_le(h + 56, detail::hash64(h, 56));
     return out.write(h);

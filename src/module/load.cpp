@@ -379,6 +379,7 @@ Status with_hooks(const Snapshot& file, Report& report, Attempt attempt) {
 
 Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
                    const LoadOptions& options) {
+  STELE_TRY(not_a_delta(*snapshot.data()));
   STELE_TRY_ASSIGN(const Snapshot whole, part_of(snapshot, options.part));
   Report own;
   Report& report = options.report != nullptr ? *options.report : own;
@@ -393,6 +394,7 @@ Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object,
 Result<Report> check_object(const Snapshot& snapshot, const TypeInfo& type, const void* object,
                             const LoadOptions& options) {
   return guarded([&]() -> Result<Report> {
+    STELE_TRY(not_a_delta(*snapshot.data()));
     STELE_TRY_ASSIGN(const Snapshot whole, part_of(snapshot, options.part));
     Report report;
     LoadPlan plan;

@@ -47,6 +47,12 @@ std::uint32_t TypeIndex::find_or_add(std::vector<TypeData>& types, std::string_v
   return slot;
 }
 
+Status not_a_delta(const SnapshotData& snapshot) {
+  if (!snapshot.metadata.contains(delta_key)) return {};
+  return Error(Errc::invalid_argument, "the file is a delta of weights, not a model")
+      .hint("apply it to its base first");
+}
+
 std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   const SnapshotData& from = *base.data();
   auto data = std::make_unique<SnapshotData>();

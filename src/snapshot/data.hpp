@@ -108,6 +108,12 @@ inline constexpr std::string_view training_part = "the training configuration", 
 /// The code of a module: string of an entry in SnapshotData::left_out.
 inline constexpr std::string_view program_part = "the program: only its tensors are saved";
 
+/// The key of the metadata that describes a delta (stele/delta.hpp).
+inline constexpr const char* delta_key = "stele.delta";
+
+/// Refuses a delta where a model is expected. Errors: invalid_argument.
+Status not_a_delta(const SnapshotData& snapshot);
+
 struct SideFiles;
 
 struct SnapshotData {

@@ -347,7 +347,7 @@ class Errors(InFolder):
                               "PaddleOrder::declared", "PaddleOrder::sorted"}
         literal = r'"(?:[^"\\\n]|\\.)*"'
         found = 0
-        for folder in ("src", "recorders", "encodings", "checkpoints", "ir", "graph", "dl4j", "transforms", "precision", "training", "remote"):
+        for folder in ("src", "recorders", "encodings", "checkpoints", "ir", "graph", "dl4j", "transforms", "precision", "training", "remote", "deltas"):
             for file in sorted((ROOT / folder).rglob("*.[ch]pp")):
                 for match in re.findall(rf"(?://|#)[^\n]*|{literal}(?:\s*{literal})*", file.read_text(encoding="utf-8")):
                     text = "" if match[0] in "/#" else "".join(re.findall(literal, match)).replace('""', "")[1:-1]
@@ -1154,6 +1154,56 @@ class Terminal(InFolder):
             child.send_signal(signal.SIGINT)
             self.assertEqual(child.wait(60), 130, child.stderr.read())
         self.assertEqual([p.name for p in self.path("").iterdir()], ["big.safetensors"])
+
+
+class Deltas(InFolder):
+    """What changed between two versions: delta, apply, compact."""
+
+    def setUp(self):
+        super().setUp()
+        self.versions = [DIGITS_ST]
+        for name, precision in (("v1.safetensors", "bf16"), ("v2.safetensors", "f16")):
+            succeed("convert", self.versions[-1], self.path("half.safetensors"), "--precision", precision)
+            succeed("convert", self.path("half.safetensors"), self.path(name), "--precision", "f32")
+            self.versions.append(self.path(name))
+
+    def test_apply_gives_the_new_version(self):
+        first, second, both = self.path("1.stele"), self.path("2.stele"), self.path("both.stele")
+        made = document("delta", self.versions[0], self.versions[1], "-o", first)
+        self.assertEqual(made["changed"] + made["unchanged"], 7)
+        self.assertEqual(made["base"], document("hash", DIGITS_ST)["files"][0]["digest"])
+        self.assertEqual(made["bytes"], first.stat().st_size)
+        self.assertEqual(document("delta", self.versions[1], self.versions[2], "-o", second)["base"], made["next"])
+        succeed("compact", first, second, "-o", both)
+        for deltas in ((first, second), (both,)):
+            out = self.path("out.npz")
+            succeed("apply", DIGITS_PT, *deltas, "-o", out)
+            succeed("diff", out, self.versions[2], "--tensors")
+        for file in (first, both):
+            succeed("verify", file)
+            self.assertIn("stele.delta", succeed("inspect", file))
+
+    def test_wrong_inputs_write_nothing(self):
+        first, out = self.path("1.stele"), self.path("out.safetensors")
+        succeed("delta", self.versions[0], self.versions[1], "-o", first)
+        for arguments in (("apply", self.versions[1], first), ("apply", DIGITS_ST, first, first), ("apply", DIGITS_ST, DIGITS_PT),
+                          ("apply", first, first), ("convert", first), ("compact", first, first), ("compact", DIGITS_ST),
+                          ("delta", first, DIGITS_ST), ("delta", DIGITS_ST, DIGITS_PT)):
+            target = (out,) if arguments[0] == "convert" else ("-o", out)
+            self.assertEqual(run(*arguments, *target)[0], 2, arguments)
+            self.assertFalse(out.exists(), arguments)
+        self.assertEqual(run("convert", first, self.path("f16.stele"), "--precision", "f16")[0], 2)
+
+    def test_folders_for_engines(self):
+        for encoding in ("xor", "overwrite"):
+            folder = self.path(f"weight_{encoding}")
+            made = document("delta", self.versions[0], self.versions[1], "-o", folder, "--to", "update", "--update-version", "7", "--encoding", encoding)
+            self.assertEqual(made["version"], 7)
+            out = self.path("out.safetensors")
+            succeed("apply", DIGITS_ST, folder, "-o", out)
+            succeed("diff", out, self.versions[1], "--tensors")
+        self.assertEqual(run("apply", self.versions[1], self.path("weight_xor"), "-o", self.path("no.safetensors"))[0], 2)
+        self.assertFalse(self.path("no.safetensors").exists())
 
 
 class Lora(InFolder):

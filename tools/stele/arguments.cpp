@@ -36,6 +36,7 @@ class Help final : public CLI::Formatter {
   }
 };
 
+constexpr const char* loss_text = "Drop and list what the target cannot hold, instead of failing";
 constexpr const char* tag_text = "The tag to open in an archive (default: the newest)";
 
 class Commands {
@@ -99,6 +100,11 @@ class Commands {
                    "Tensors of a PyTorch checkpoint that are no parameters (*running_mean, *running_var, "
                    "*num_batches_tracked)");
   }
+  static void delta_output(CLI::App& sub, DeltaOutput& to, const char* text) {
+    sub.add_option("-o,--out", to.path, text)->required();
+    sub.add_option("--to", to.format, "The name of the format, if the extension is another");
+    sub.add_flag("--allow-loss", to.allow_loss, loss_text);
+  }
   void add_looking();
   void add_checking();
   void add_writing();
@@ -110,7 +116,6 @@ class Commands {
 
 constexpr const char* tensors_text = "Compare tensors alone: no ties, plain values or metadata";
 constexpr const char* overflow_text = "Numbers beyond the range become infinite, and are counted";
-constexpr const char* loss_text = "Drop and list what the target cannot hold, instead of failing";
 
 void Commands::add_looking() {
   const auto inspect_ = add<Inspect>("inspect", "List the tensors, metadata and format of a file", inspect,
@@ -255,6 +260,34 @@ void Commands::add_writing() {
   merge_.app->add_option("--to", merge_.options->to, "The name of the format, if the extension is another");
   merge_.app->add_flag("--overlay", merge_.options->overlay, "Later files replace tensors of earlier ones");
   merge_.app->add_flag("--allow-loss", merge_.options->allow_loss, loss_text);
+
+  const auto delta_ = add<Delta>("delta", "Write what changed between two versions of a model", delta,
+                                 "  stele delta v1.safetensors v2.safetensors -o v2.delta.stele\n"
+                                 "  stele delta v1 v2 -o weight_v000002 --to update --update-version 2");
+  Delta& d = *delta_.options;
+  delta_.app->add_option("old", d.base, "The version that the other side has, in any format")->required();
+  delta_.app->add_option("new", d.next, "The new version")->required();
+  delta_output(*delta_.app, d.output, "The file to write: .stele, or .json");
+  delta_.app->get_option("--to")->description("The name of the format; update: a folder for slime and SGLang");
+  delta_.app->add_option("--update-version", d.update.version, "With --to update: the number of the new version (1)");
+  delta_.app->add_option("--encoding", d.update.encoding, "With --to update: xor (the default) or overwrite");
+  delta_.app->add_option("--checksum", d.update.checksum, "With --to update: xxh3-128 (the default) or adler32");
+  delta_.app->add_option("--tag-old", d.opening_base.tag, "The tag of an archive with the old version");
+  delta_.app->add_option("--tag-new", d.opening_next.tag, "The tag of an archive with the new version");
+  delta_.app->add_option("--part-old", d.opening_base.part, "Compare the part of the old version below this path");
+  delta_.app->add_option("--part-new", d.opening_next.part, "Compare the part of the new version below this path");
+
+  const auto apply_ = add<Apply>("apply", "Write the version of a model that deltas give", apply,
+                                 "  stele apply v1.safetensors v2.delta.stele v3.delta.stele -o v3.safetensors");
+  apply_.app->add_option("base", apply_.options->base, "The version that the first delta changes")->required();
+  apply_.app->add_option("delta", apply_.options->deltas, "Deltas, in their order")->required();
+  delta_output(*apply_.app, apply_.options->output, "The file or folder to write; the extension is its format");
+  opening(*apply_.app, apply_.options->opening);
+
+  const auto compact_ = add<Compact>("compact", "Join deltas that follow each other", compact,
+                                     "  stele compact v2.delta.stele v3.delta.stele -o v1-to-v3.delta.stele");
+  compact_.app->add_option("delta", compact_.options->files, "Deltas, in their order")->required();
+  delta_output(*compact_.app, compact_.options->output, "The file to write: .stele, or .json");
 
   const auto lora_ = add<Lora>("lora", "Merge a LoRA adapter into a model, or take it out", lora,
                                "  stele lora merge llama-folder adapter-folder -o merged.safetensors\n"

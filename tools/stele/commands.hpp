@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <stele/deltas/updates.hpp>
 #include <stele/transforms/pytorch.hpp>
 
 #include "graphs.hpp"
@@ -110,6 +111,35 @@ struct Diff {
   std::size_t largest = 20;
 };
 Result<int> diff(const Diff& options, Terminal& terminal);
+
+/// The file that a command about deltas writes.
+struct DeltaOutput {
+  std::string path;
+  std::string format{};
+  bool allow_loss = false;
+};
+
+struct Delta {
+  std::string base, next;
+  Opening opening_base{}, opening_next{};
+  DeltaOutput output{};
+  UpdateOptions update{};  // for the format "update"
+};
+Result<int> delta(const Delta& options, Terminal& terminal);
+
+struct Apply {
+  std::string base;
+  std::vector<std::string> deltas;
+  Opening opening{};  // of the base
+  DeltaOutput output{};
+};
+Result<int> apply(const Apply& options, Terminal& terminal);
+
+struct Compact {
+  std::vector<std::string> files;
+  DeltaOutput output{};
+};
+Result<int> compact(const Compact& options, Terminal& terminal);
 
 struct Merge {
   std::vector<std::string> files;

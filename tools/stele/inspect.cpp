@@ -168,7 +168,9 @@ std::string stored_text(const LeafView& leaf) {
     if (!text.empty()) text += ", ";
     text += safe(key);
     const std::string* word = value.as_string();
-    if (const Value* scheme = value.find("scheme")) word = scheme->as_string();
+    for (const char* const kind : {"scheme", "is"}) {
+      if (const Value* found = value.find(kind)) word = found->as_string();
+    }
     if (word != nullptr) text += " " + safe(*word);
   }
   return text;

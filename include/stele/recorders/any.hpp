@@ -2,6 +2,9 @@
 // load. The list of formats is generated from recorders/*/formats.cpp.
 #pragma once
 
+#include <initializer_list>
+#include <span>
+
 #include "stele/recorder.hpp"
 
 namespace stele::inline v0 {
@@ -40,6 +43,13 @@ STELE_EXPORT Result<Report> save(const Checkpoint& checkpoint, const Output& to,
 inline Result<Snapshot> open(const Input& from, const LoadOptions& options = default_load_options()) {
   return detail::open({nullptr, format_of_content}, from, options);
 }
+
+/// Opens a model, in any format, and applies deltas to it, in their order (stele/delta.hpp). LoadOptions::part is the
+/// part of the result. Errors: those of open() and apply_delta().
+STELE_EXPORT Result<Snapshot> open_with_deltas(const Input& base, std::initializer_list<Input> deltas,
+                                               const LoadOptions& options = default_load_options());
+STELE_EXPORT Result<Snapshot> open_with_deltas(const Input& base, std::span<const std::string> paths,
+                                               const LoadOptions& options = default_load_options());
 
 /// Loads a new module from a file of any format; the caller need not initialise an M. A Record<M> is lazy.
 template <class M>

@@ -4,7 +4,7 @@
 //
 // clang-format off
 //  1. Header, 64 bytes: 0 magic 93 "STELE" 0D 0A; 8 u32 version 1; 12 u32 alignment of blocks, 64; 16 u64 required
-//     features (bit 0: compressed blocks); 24 u64 optional features; 32 u64 total size (0: unknown when it was
+//     features (bit 0: compressed blocks; bit 1: a delta of weights, which a host reads); 24 u64 optional features; 32 u64 total size (0: unknown when it was
 //     written); 40 zero; 56 u64 XXH3-64 of 0 to 55.
 //  2. Blocks: the bytes of each tensor, row-major, in the order of the tree, each at a multiple of the alignment; the
 //     padding is zero. Compressed ones: recorders/stele/frames.hpp.
@@ -58,6 +58,7 @@ inline constexpr unsigned char magic[8] = {0x93, 'S', 'T', 'E', 'L', 'E', 0x0D, 
 inline constexpr std::uint32_t version = 1;
 inline constexpr std::uint32_t block_alignment = 64;
 inline constexpr std::uint64_t compressed_blocks = 1;               // required feature
+inline constexpr std::uint64_t weight_delta = 2;                    // required feature: docs/formats/delta.md
 inline constexpr std::uint64_t known_features = compressed_blocks;  // features that this reader supports
 inline constexpr std::uint32_t flat_names = 1;                      // index flags
 inline constexpr std::uint32_t guessed_kinds = 2;
@@ -99,7 +100,8 @@ struct Header {
 };
 
 /// Parses the first 64 bytes. Errors: truncated, bad_magic, unsupported, malformed, checksum.
-inline Fault parse_header(std::span<const std::byte> bytes, Hash hash, Header& out) noexcept {
+inline Fault parse_header(std::span<const std::byte> bytes, Hash hash, Header& out,
+                          std::uint64_t known = known_features) noexcept {
   if (bytes.size() < sizeof magic || std::memcmp(bytes.data(), magic, sizeof magic) != 0) {
     return {bytes.size() < sizeof magic ? Errc::truncated : Errc::bad_magic, 0};
   }
@@ -111,7 +113,7 @@ inline Fault parse_header(std::span<const std::byte> bytes, Hash hash, Header& o
   out.required = load_le<std::uint64_t>(p + 16);
   out.optional = load_le<std::uint64_t>(p + 24);
   out.total = load_le<std::uint64_t>(p + 32);
-  if ((out.required & ~known_features) != 0) return {Errc::unsupported, 16};
+  if ((out.required & ~known) != 0) return {Errc::unsupported, 16};
   if (out.alignment != block_alignment) return {Errc::unsupported, 12};
   if (!all_zero(bytes.subspan(40, 16))) return {Errc::malformed, 40};
   return {};

@@ -1,0 +1,474 @@
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/meter.hpp"
+#include "passes/delta/delta.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/paths.hpp"
+#include "stele/composite.hpp"
+#include "stele/expansion.hpp"
+
+namespace stele::inline v0 {
+namespace detail::delta {
+namespace {
+
+constexpr std::size_t max_chain = 256;
+
+Snapshot finished(std::unique_ptr<SnapshotData> data) {
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+}
+
+/// Returns the tensors that files store. Errors: invalid_argument, for a delta.
+Result<Snapshot> stored(const Snapshot& snapshot) {
+  STELE_TRY(not_a_delta(*snapshot.data()));
+  return split_composites(snapshot);
+}
+
+bool same_type(const LeafView& a, DType dtype, std::span<const Extent> shape, std::uint64_t bytes) {
+  return a.dtype() == dtype && a.byte_size() == bytes &&
+         std::equal(a.shape().begin(), a.shape().end(), shape.begin(), shape.end());
+}
+
+/// Sets a leaf of a delta to its encoding.
+void set_encoded(SnapshotData& data, std::size_t leaf, const Coding& coding, std::uint64_t sparse_bytes,
+                 const Provider& provider) {
+  if (coding.encoding == Encoding::xored) {
+    return set_leaf(data, leaf, coding.dtype, coding.shape.span(), coding.bytes, provider, value_of(coding));
+  }
+  const Extent extent = coding.encoding == Encoding::sparse ? sparse_bytes : 0;
+  set_leaf(data, leaf, DType::u8, std::span(&extent, 1), extent, provider, value_of(coding));
+}
+
+/// Makes the delta between two models.
+class Maker {
+ public:
+  Maker(Snapshot base, Snapshot next, const LoadOptions& options)
+      : base_(std::move(base)), next_(std::move(next)), options_(options) {}
+
+  Result<Snapshot> run() {
+    STELE_TRY_ASSIGN(base_names_, Names::of(base_));
+    STELE_TRY_ASSIGN(next_names_, Names::of(next_));
+    STELE_TRY(check_expansion(base_));
+    STELE_TRY(check_expansion(next_));
+    pair_by_name();
+    STELE_TRY(compare_all());
+    STELE_TRY(hash_rest_of_base());
+    const LeafPaths paths(*next_.data());
+    pair_by_content();
+    auto data = derived_data(next_);
+    auto encoded = std::make_shared<Encoded>(pairs_.size());
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      Pair& pair = pairs_[i];
+      if (pair.base == no_index) continue;
+      const LeafView leaf = next_.leaf(i);
+      Coding coding{pair.result.encoding, pair.result.hash,    pair.result.base_hash, {},
+                    leaf.dtype(),         Shape(leaf.shape()), leaf.byte_size()};
+      if (pair.name != paths[i]) coding.from = pair.name;
+      Provider provider = zeros();
+      if (coding.encoding != Encoding::same) {
+        provider = encoded->add({base_.leaf(pair.base), leaf, coding.encoding, std::move(pair.result.blocks)});
+      }
+      set_encoded(*data, i, coding, pair.result.sparse_bytes, provider);
+    }
+    std::vector<std::uint64_t> hashes(pairs_.size());
+    for (std::size_t i = 0; i < hashes.size(); ++i) hashes[i] = pairs_[i].result.hash;
+    STELE_TRY_ASSIGN(data->metadata[key],
+                     text_of({base_names_.digest(base_, &base_hashes_), next_names_.digest(next_, &hashes),
+                              base_names_.digest(base_, nullptr)}));
+    data->keepers.push_back(encoded);
+    data->keepers.push_back(base_.data());
+    data->in_order = data->in_order || base_.in_order();
+    data->capacity = 0;
+    data->type = nullptr;
+    return finished(std::move(data));
+  }
+
+ private:
+  struct Pair {
+    std::uint32_t base = no_index;  // a leaf
+    std::string name;               // in the base
+    Comparison result;
+  };
+
+  void pair_by_name() {
+    pairs_.resize(next_.leaf_count());
+    for (const Named& named : next_names_.list()) {
+      Pair& pair = pairs_[named.leaf];
+      const auto found = base_names_.find(named.path);
+      if (pair.base != no_index || !found) continue;
+      const LeafView leaf = next_.leaf(named.leaf);
+      if (!same_type(base_.leaf(*found), leaf.dtype(), leaf.shape(), leaf.byte_size())) continue;
+      pair.base = *found;
+      pair.name = named.path;
+    }
+  }
+
+  Status compare_all() {
+    Meter meter(options_.progress, next_.byte_size());
+    const bool in_order = base_.in_order() || next_.in_order();
+    base_.will_read();
+    next_.will_read();
+    return each_leaf(pairs_.size(), options_, in_order, [&](std::size_t i, ReadContext& context) -> Status {
+      const LeafView leaf = next_.leaf(i);
+      Pair& pair = pairs_[i];
+      if (pair.base == no_index) {
+        STELE_TRY_ASSIGN(pair.result.hash, hash_of(leaf, context));
+        return meter.add(leaf.byte_size());
+      }
+      const LeafView base = base_.leaf(pair.base);
+      const auto known = stored_hash(leaf), old = stored_hash(base);
+      if (known && old && *known == *old) {
+        pair.result.hash = pair.result.base_hash = *known;
+        return meter.add(leaf.byte_size());
+      }
+      auto result = compare(base, leaf, context);
+      if (!result) return with_path(std::move(result).error(), leaf);
+      pair.result = *std::move(result);
+      if (old && *old != pair.result.base_hash) {
+        return Error(Errc::checksum, "the tensor's hash differs from that in its file").path(base.path());
+      }
+      return meter.add(leaf.byte_size());
+    });
+  }
+
+  Status hash_rest_of_base() {
+    base_hashes_.resize(base_.leaf_count());
+    std::vector<bool> known(base_.leaf_count());
+    for (const Pair& pair : pairs_) {
+      if (pair.base == no_index) continue;
+      base_hashes_[pair.base] = pair.result.base_hash;
+      known[pair.base] = true;
+    }
+    return each_leaf(known.size(), options_, base_.in_order(), [&](std::size_t i, ReadContext& context) -> Status {
+      if (known[i]) return {};
+      STELE_TRY_ASSIGN(base_hashes_[i], hash_of(base_.leaf(i), context));
+      return {};
+    });
+  }
+
+  /// Finds the old names of tensors that are only renamed.
+  void pair_by_content() {
+    using Content = std::tuple<std::uint64_t, DType, std::string>;
+    std::map<Content, const Named*> gone;
+    for (const Named& named : base_names_.list()) {
+      if (next_names_.find(named.path)) continue;
+      const LeafView leaf = base_.leaf(named.leaf);
+      gone.emplace(Content(base_hashes_[named.leaf], leaf.dtype(), to_string(leaf.shape())), &named);
+    }
+    for (std::size_t i = 0; i < pairs_.size() && !gone.empty(); ++i) {
+      Pair& pair = pairs_[i];
+      const LeafView leaf = next_.leaf(i);
+      if (pair.base != no_index || leaf.byte_size() == 0) continue;
+      const auto found = gone.find(Content(pair.result.hash, leaf.dtype(), to_string(leaf.shape())));
+      if (found == gone.end() || base_.leaf(found->second->leaf).byte_size() != leaf.byte_size()) continue;
+      pair.base = found->second->leaf;
+      pair.name = found->second->path;
+      pair.result.base_hash = pair.result.hash;
+    }
+  }
+
+  Snapshot base_, next_;
+  const LoadOptions& options_;
+  Names base_names_, next_names_;
+  std::vector<Pair> pairs_;  // for each leaf of next_
+  std::vector<std::uint64_t> base_hashes_;
+};
+
+Result<Snapshot> applied(const Snapshot& base, const Snapshot& delta) {
+  STELE_TRY_ASSIGN(const Description description, description_of(delta));
+  STELE_TRY_ASSIGN(const Names names, Names::of(base));
+  const auto wrong = [](const char* text, const std::string& expected, const std::string& found) {
+    return Error(Errc::checksum, text).expected(expected).found(found);
+  };
+  if (std::string found = names.digest(base, nullptr); found != description.names) {
+    return wrong("the model is not the base of the delta: its tensors have other names, dtypes or shapes",
+                 description.names, found);
+  }
+  std::vector<std::uint64_t> hashes(base.leaf_count());
+  bool known = true;
+  std::size_t chain = 0;
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    const LeafView leaf = base.leaf(i);
+    const auto hash = stored_hash(leaf);
+    known = known && hash.has_value();
+    hashes[i] = hash.value_or(0);
+    chain = std::max(chain, Decoded::chain_of(leaf));
+  }
+  if (known) {
+    if (std::string found = names.digest(base, &hashes); found != description.base) {
+      return wrong("the model is not the base of the delta: it has other weights", description.base, found);
+    }
+  }
+  if (chain >= max_chain) {
+    return Error(Errc::limit, "too many deltas on each other")
+        .expected("at most " + std::to_string(max_chain))
+        .hint("join them with merge_deltas() or `stele compact`");
+  }
+  auto data = derived_data(delta);
+  auto decoded = std::make_shared<Decoded>(delta.leaf_count(), chain + 1);
+  const LeafPaths paths(*delta.data());
+  for (std::size_t i = 0; i < delta.leaf_count(); ++i) {
+    const LeafView leaf = delta.leaf(i);
+    STELE_TRY_ASSIGN(Coding coding, coding_of(leaf));
+    if (coding.encoding == Encoding::plain) continue;
+    std::string path(paths[i]);
+    const auto number = names.find(coding.from.empty() ? path : coding.from);
+    const auto contradicts = [&](const char* text) { return Error(Errc::malformed, text).path(path); };
+    if (!number) return contradicts("the base has no tensor with the name that the delta has for it");
+    const LeafView from = base.leaf(*number);
+    if (!same_type(from, coding.dtype, coding.shape.span(), coding.bytes)) {
+      return contradicts("the base's tensor has another dtype or shape than the delta");
+    }
+    const auto hash = stored_hash(from);
+    if (hash && *hash != coding.base_hash) {
+      return Error(Errc::checksum, "the tensor is not that of the delta's base").path(path);
+    }
+    if (coding.encoding == Encoding::same && coding.hash != coding.base_hash) {
+      return contradicts("an unchanged tensor has two hashes");
+    }
+    Provider provider = from.provider();
+    if (coding.encoding != Encoding::same || !hash) {
+      provider = decoded->add(
+          {coding.encoding, from, leaf, coding.bytes, coding.dtype, coding.hash, coding.base_hash, std::move(path)});
+    }
+    set_leaf(*data, i, coding.dtype, coding.shape.span(), coding.bytes, provider, {});
+  }
+  data->metadata.erase(key);
+  data->keepers.push_back(decoded);
+  data->keepers.push_back(base.data());
+  data->beside = base.data()->beside;
+  data->in_order = data->in_order || base.in_order();
+  const std::uint64_t of_base = base.data()->capacity, of_delta = delta.data()->capacity;
+  data->capacity =
+      of_base == 0 && of_delta == 0 ? 0 : std::max(of_base, base.byte_size()) + std::max(of_delta, delta.byte_size());
+  return join_composites(finished(std::move(data)));
+}
+
+/// Joins two deltas.
+class Merger {
+ public:
+  Merger(Snapshot first, Snapshot second, const LoadOptions& options)
+      : first_(std::move(first)), second_(std::move(second)), options_(options) {}
+
+  Result<Snapshot> run() {
+    STELE_TRY_ASSIGN(const Description one, description_of(first_));
+    STELE_TRY_ASSIGN(const Description two, description_of(second_));
+    if (one.next != two.base) {
+      return Error(Errc::checksum, "the second delta does not follow the first").expected(one.next).found(two.base);
+    }
+    STELE_TRY_ASSIGN(names_, Names::of(first_));
+    STELE_TRY(find_tensors());
+    STELE_TRY(compare_twice_changed());
+    auto data = derived_data(second_);
+    auto decoded = std::make_shared<Decoded>(tensors_.size(), 1);
+    auto encoded = std::make_shared<Encoded>(twice_.size());
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      Tensor& t = tensors_[i];
+      if (t.two.encoding == Encoding::plain) continue;
+      const LeafView from = first_.leaf(t.first), to = second_.leaf(i);
+      const Coding& coding = t.two;
+      if (t.one.encoding == Encoding::plain) {  // the tensor is new in the first
+        Provider provider = from.provider();
+        if (coding.encoding != Encoding::same) {
+          provider = decoded->add(
+              {coding.encoding, from, to, coding.bytes, coding.dtype, coding.hash, coding.base_hash, to.path()});
+        }
+        set_leaf(*data, i, coding.dtype, coding.shape.span(), coding.bytes, provider, {});
+        continue;
+      }
+      Coding joined = coding;
+      joined.base_hash = t.one.base_hash;
+      joined.from = t.from;
+      std::uint64_t sparse_bytes = to.byte_size();
+      Provider provider = to.provider();
+      if (coding.encoding == Encoding::same) {
+        joined.encoding = t.one.encoding;
+        sparse_bytes = from.byte_size();
+        provider = from.provider();
+      } else if (t.twice != no_index) {
+        Comparison& result = results_[t.twice];
+        joined.encoding = result.encoding;
+        sparse_bytes = result.sparse_bytes;
+        provider = zeros();
+        if (joined.encoding != Encoding::same) {
+          provider =
+              encoded->add({zeros_.leaf(t.twice), changes_.leaf(t.twice), result.encoding, std::move(result.blocks)});
+        }
+      }
+      set_encoded(*data, i, joined, sparse_bytes, provider);
+    }
+    STELE_TRY_ASSIGN(data->metadata[key], text_of({one.base, two.next, one.names}));
+    data->keepers.push_back(decoded);
+    data->keepers.push_back(encoded);
+    for (const Snapshot& s : {first_, zeros_, changes_}) data->keepers.push_back(s.data());
+    data->in_order = data->in_order || first_.in_order();
+    data->capacity = 0;
+    return finished(std::move(data));
+  }
+
+ private:
+  struct Tensor {
+    Coding one, two;
+    std::uint32_t first = no_index;  // its leaf in the first delta
+    std::string from;                // its path in the base; empty: the same path
+    std::uint32_t twice = no_index;  // number in twice_
+  };
+
+  Status find_tensors() {
+    const LeafPaths of_first(*first_.data()), of_second(*second_.data());
+    tensors_.resize(second_.leaf_count());
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      Tensor& t = tensors_[i];
+      STELE_TRY_ASSIGN(t.two, coding_of(second_.leaf(i)));
+      if (t.two.encoding == Encoding::plain) continue;
+      const std::string path(of_second[i]);
+      const auto number = names_.find(t.two.from.empty() ? path : t.two.from);
+      if (!number) return Error(Errc::malformed, "the first delta lacks a tensor of the second").path(path);
+      t.first = *number;
+      STELE_TRY_ASSIGN(t.one, coding_of(first_.leaf(t.first)));
+      if (t.one.dtype != t.two.dtype || t.one.bytes != t.two.bytes || !(t.one.shape == t.two.shape)) {
+        return Error(Errc::malformed, "the deltas have other dtypes or shapes for one tensor").path(path);
+      }
+      if (t.one.encoding != Encoding::plain && t.one.hash != t.two.base_hash) {
+        return Error(Errc::malformed, "the deltas have other hashes for one tensor").path(path);
+      }
+      std::string in_base = t.one.from.empty() ? std::string(of_first[t.first]) : t.one.from;
+      if (in_base != path) t.from = std::move(in_base);
+      const auto changed = [](Encoding e) { return e == Encoding::xored || e == Encoding::sparse; };
+      if (!changed(t.one.encoding) || !changed(t.two.encoding)) continue;
+      t.twice = static_cast<std::uint32_t>(twice_.size());
+      twice_.push_back(i);
+    }
+    return {};
+  }
+
+  /// Returns a snapshot with a leaf for each tensor that both change.
+  template <class ProviderOf>
+  Snapshot leaves(std::shared_ptr<const void> owner, const ProviderOf& provider_of) const {
+    SnapshotBuilder builder;
+    builder.begin(NodeKind::list, "");
+    for (std::size_t n = 0; n < twice_.size(); ++n) {
+      const Coding& coding = tensors_[twice_[n]].two;
+      builder.tensor(SnapshotBuilder::Name::element(static_cast<std::uint32_t>(n)), coding.dtype, coding.shape.span(),
+                     coding.bytes, provider_of(n));
+    }
+    builder.end();
+    builder.keep(std::move(owner));
+    return builder.finish();
+  }
+
+  Status compare_twice_changed() {
+    zeros_ = leaves(nullptr, [](std::size_t) { return zeros(); });
+    auto one = std::make_shared<Decoded>(twice_.size(), 1);
+    const Snapshot once = leaves(one, [&](std::size_t n) {
+      const Tensor& t = tensors_[twice_[n]];
+      return one->add({t.one.encoding, zeros_.leaf(n), first_.leaf(t.first), t.one.bytes, t.one.dtype});
+    });
+    auto two = std::make_shared<Decoded>(twice_.size(), 2);
+    changes_ = leaves(two, [&](std::size_t n) {
+      const Tensor& t = tensors_[twice_[n]];
+      return two->add({t.two.encoding, once.leaf(n), second_.leaf(twice_[n]), t.two.bytes, t.two.dtype});
+    });
+    two->keep(once);
+    two->keep(zeros_);
+    results_.resize(twice_.size());
+    Meter meter(options_.progress, changes_.byte_size());
+    const bool in_order = first_.in_order() || second_.in_order();
+    return each_leaf(twice_.size(), options_, in_order, [&](std::size_t n, ReadContext& context) -> Status {
+      auto result = compare(zeros_.leaf(n), changes_.leaf(n), context);
+      if (!result) return with_path(std::move(result).error(), second_.leaf(twice_[n]));
+      results_[n] = *std::move(result);
+      return meter.add(changes_.leaf(n).byte_size());
+    });
+  }
+
+  Snapshot first_, second_;
+  const LoadOptions& options_;
+  Names names_;
+  std::vector<Tensor> tensors_;     // for each leaf of second_
+  std::vector<std::size_t> twice_;  // leaves of second_
+  Snapshot zeros_, changes_;        // a leaf for each of twice_
+  std::vector<Comparison> results_;
+};
+
+}  // namespace
+
+Status check_delta(const Snapshot& snapshot) {
+  STELE_TRY(description_of(snapshot));
+  struct Discard final : PieceSink {
+    Status piece(std::span<const std::byte>) override { return {}; }
+  };
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    STELE_TRY_ASSIGN(const Coding coding, coding_of(leaf));
+    if (coding.encoding != Encoding::sparse) continue;
+    SparseReader reader(leaf, coding.bytes, coding.dtype);
+    ReadContext context;
+    ReadContext::Piece piece(context);
+    for (std::uint64_t at = 0; at < coding.bytes;) {
+      const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(coding.bytes - at, ReadContext::piece_size));
+      STELE_TRY(with_path(reader.patch(at, {piece.data(), size}, context), leaf));
+      at += size;
+    }
+  }
+  return {};
+}
+
+}  // namespace detail::delta
+
+namespace deltas = detail::delta;
+
+std::optional<DeltaInfo> delta_info(const Snapshot& snapshot) {
+  const auto description = deltas::description_of(snapshot);
+  if (!description) return std::nullopt;
+  DeltaInfo info{description->base, description->next};
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const auto coding = deltas::coding_of(snapshot.leaf(i));
+    if (!coding) return std::nullopt;
+    info.bytes += snapshot.leaf(i).byte_size();
+    if (!coding->from.empty()) ++info.renamed;
+    switch (coding->encoding) {
+      case deltas::Encoding::plain:
+        ++info.added;
+        break;
+      case deltas::Encoding::same:
+        ++info.unchanged;
+        break;
+      default:
+        ++info.changed;
+    }
+  }
+  return info;
+}
+
+Result<std::string> weights_digest(const Snapshot& snapshot, const LoadOptions& options) {
+  return detail::guarded([&]() -> Result<std::string> {
+    STELE_TRY_ASSIGN(const Snapshot stored, deltas::stored(snapshot));
+    STELE_TRY_ASSIGN(const auto names, deltas::Names::of(stored));
+    STELE_TRY_ASSIGN(const auto hashes, deltas::hashes_of(stored, options));
+    return names.digest(stored, &hashes);
+  });
+}
+
+Result<Snapshot> make_delta(const Snapshot& base, const Snapshot& next, const LoadOptions& options) {
+  return detail::guarded([&]() -> Result<Snapshot> {
+    STELE_TRY_ASSIGN(Snapshot from, deltas::stored(base));
+    STELE_TRY_ASSIGN(Snapshot to, deltas::stored(next));
+    return deltas::Maker(std::move(from), std::move(to), options).run();
+  });
+}
+
+Result<Snapshot> apply_delta(const Snapshot& base, const Snapshot& delta) {
+  return detail::guarded([&]() -> Result<Snapshot> {
+    STELE_TRY_ASSIGN(const Snapshot from, deltas::stored(base));
+    return deltas::applied(from, delta);
+  });
+}
+
+Result<Snapshot> merge_deltas(const Snapshot& first, const Snapshot& second, const LoadOptions& options) {
+  return detail::guarded([&] { return deltas::Merger(first, second, options).run(); });
+}
+
+}  // namespace stele::inline v0
