@@ -103,6 +103,10 @@ Result<Manifest> from_value(const Value& root) {
   info.time_ms = members.integer("time_ms");
   info.library = members.string("library");
   info.format = members.string("format");
+  if (members.find("base") != nullptr) {
+    info.base = members.integer("base");
+    if (*info.base < 0 || *info.base >= info.step) members.bad("base");
+  }
   if (members.find("signal") != nullptr) info.signal = static_cast<int>(members.integer("signal"));
   for (const auto& [name, metric] : members.map("metrics")) {
     const double* value = metric.as_f64();
@@ -177,6 +181,7 @@ Result<std::string> to_text(const Manifest& manifest) {
   STELE_TRY(member("time_ms", Value(info.time_ms)));
   STELE_TRY(member("library", Value(info.library)));
   STELE_TRY(member("format", Value(info.format)));
+  if (info.base) STELE_TRY(member("base", Value(*info.base)));
   if (info.signal != 0) STELE_TRY(member("signal", Value(std::int64_t{info.signal})));
   Value::Map metrics;
   for (const auto& [name, metric] : info.metrics) metrics.emplace_back(name, Value(metric));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "recorder.hpp"
+#include "stele/delta.hpp"
 #include "stele/record.hpp"
 
 namespace stele::inline v0::detail::steps {
@@ -81,6 +82,13 @@ Result<const CheckpointFormat*> checkpoint_format(const Format& format, const Ma
   return whole;
 }
 
+LoadOptions comparing(const SaveOptions& options) {
+  LoadOptions reading;
+  reading.threads = options.threads;
+  reading.executor = options.executor;
+  return reading;
+}
+
 /// A module for testing a format.
 struct Trial {
   std::array<float, 1> weight{};
@@ -113,8 +121,15 @@ Status check_format(const Format* format, PrecisionSpec precision, const LoadOpt
   return refuse(Errc::needs_layout, "steps in this format could not be opened again: its files have no names");
 }
 
+bool stores_deltas(const Format& format) noexcept {
+  const Capabilities& can = format.capabilities();
+  const bool whole = dynamic_cast<const CheckpointFormat*>(&format) != nullptr;
+  return !whole && can.annotations && can.metadata && can.values && can.aliases;
+}
+
 Result<Report> write_parts(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint, Bundle* folder,
-                           const std::string& path, const SaveOptions& options, Manifest& manifest) {
+                           const std::string& path, const SaveOptions& options, Manifest& manifest,
+                           const Checkpoint* base) {
   PartWriter writer(format, folder, path, options);
   const std::string extension(format.extension());
   if (const auto* whole = dynamic_cast<const CheckpointFormat*>(&format)) {
@@ -131,21 +146,33 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
     writer.report.add(Report::What::lost, "", "the graph");
   }
   manifest.parameters = "parameters" + extension;
-  STELE_TRY(writer.write(manifest.parameters, checkpoint.parameters, precision, options, {}));
   SaveOptions plain = options;
   plain.metadata.clear();
+  if (base != nullptr) {
+    const Snapshot next =
+        with_metadata(with_precision(checkpoint.parameters, precision, options.convert), options.metadata);
+    STELE_TRY_ASSIGN(const Snapshot delta, make_delta(base->parameters, next, comparing(options)));
+    STELE_TRY(writer.write(manifest.parameters, delta, {}, plain, {}));
+  } else {
+    STELE_TRY(writer.write(manifest.parameters, checkpoint.parameters, precision, options, {}));
+  }
   for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
     const std::string name = "optimizer-" + std::to_string(manifest.optimizer.size()) + extension;
     manifest.optimizer.emplace_back(key, name);
     // Saves the state in full precision: Adam's second moment is a square, which f16 would round to 0.
-    STELE_TRY(writer.write(name, arrays, {}, plain, "optimizer." + key + "."));
+    const auto* const old = base != nullptr ? base->optimizer.find(key) : nullptr;
+    Snapshot part = arrays;
+    if (old != nullptr) {
+      STELE_TRY_ASSIGN(part, make_delta(*old, arrays, comparing(options)));
+    }
+    STELE_TRY(writer.write(name, part, {}, plain, "optimizer." + key + "."));
   }
   if (checkpoint.training) manifest.training = checkpoint.training->json();
   return std::move(writer.report);
 }
 
 Result<Checkpoint> open_parts(const Format& format, const Place& place, const Manifest& manifest,
-                              const LoadOptions& options) {
+                              const LoadOptions& options, const Checkpoint* base) {
   const auto part = [&](const std::string& name) {
     return place.part(manifest, name, options.storage == Storage::mmap);
   };
@@ -155,11 +182,15 @@ Result<Checkpoint> open_parts(const Format& format, const Place& place, const Ma
     return v0::open_checkpoint(*whole, source, options);
   }
   Checkpoint checkpoint;
-  STELE_TRY_ASSIGN(const SourcePtr parameters, part(manifest.parameters));
-  STELE_TRY_ASSIGN(checkpoint.parameters, v0::open(format, parameters, options));
+  const auto open_part = [&](const std::string& name, const Snapshot* old) -> Result<Snapshot> {
+    STELE_TRY_ASSIGN(const SourcePtr source, part(name));
+    STELE_TRY_ASSIGN(Snapshot opened, v0::open(format, source, options));
+    return old != nullptr && delta_info(opened) ? apply_delta(*old, opened) : std::move(opened);
+  };
+  STELE_TRY_ASSIGN(checkpoint.parameters,
+                   open_part(manifest.parameters, base != nullptr ? &base->parameters : nullptr));
   for (const auto& [key, file] : manifest.optimizer) {
-    STELE_TRY_ASSIGN(const SourcePtr source, part(file));
-    STELE_TRY_ASSIGN(Snapshot arrays, v0::open(format, source, options));
+    STELE_TRY_ASSIGN(Snapshot arrays, open_part(file, base != nullptr ? base->optimizer.find(key) : nullptr));
     checkpoint.optimizer.set_snapshot(key, std::move(arrays));
   }
   if (!manifest.training.empty()) {

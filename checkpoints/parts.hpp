@@ -15,15 +15,21 @@ namespace stele::inline v0::detail::steps {
 /// needs_layout.
 Status check_format(const Format* format, PrecisionSpec precision, const LoadOptions& options);
 
+/// Returns true if steps in this format can be deltas of others.
+bool stores_deltas(const Format& format) noexcept;
+
 /// Writes the parts into `folder` (null on a dry run) and adds their names to the manifest. `path` is the folder's path
 /// for messages. A CheckpointFormat writes one file; other formats write one for each part. Errors: those of a save,
-/// not_representable (a graph, which only a CheckpointFormat stores).
+/// not_representable (a graph, which only a CheckpointFormat stores). `base`: if it is set, the parts that it has, too,
+/// are written as deltas of it.
 Result<Report> write_parts(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint, Bundle* folder,
-                           const std::string& path, const SaveOptions& options, Manifest& manifest);
+                           const std::string& path, const SaveOptions& options, Manifest& manifest,
+                           const Checkpoint* base = nullptr);
 
-/// Opens the parts of a step. `format` must outlive them. Errors: those of open().
+/// Opens the parts of a step. `format` must outlive them. `base`: the step of which they are deltas; null: of none.
+/// Errors: those of open() and apply_delta().
 Result<Checkpoint> open_parts(const Format& format, const Place& place, const Manifest& manifest,
-                              const LoadOptions& options);
+                              const LoadOptions& options, const Checkpoint* base = nullptr);
 
 /// Returns the size of all tensors in bytes.
 std::uint64_t byte_size(const Checkpoint& checkpoint);

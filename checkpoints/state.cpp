@@ -13,6 +13,10 @@
 
 namespace stele::inline v0::detail {
 
+namespace {
+constexpr std::size_t max_chain = 100;  // of steps that are deltas
+}  // namespace
+
 ManagerState::ManagerState(std::string folder, std::shared_ptr<const Format> format, PrecisionSpec precision,
                            ManagerOptions options)
     : folder_(std::move(folder)),
@@ -38,6 +42,7 @@ ManagerState::~ManagerState() {
 Status ManagerState::start() {
   if (folder_.empty()) return Error(Errc::invalid_argument, "the path is empty");
   STELE_TRY(steps::check_format(format_.get(), precision_, options_.load));
+  if (options_.deltas != 0) STELE_TRY(check_deltas());
   if (is_url(folder_)) {
     STELE_TRY_ASSIGN(place_, steps::store_place(folder_));
   } else {
@@ -47,6 +52,21 @@ Status ManagerState::start() {
   STELE_TRY(refresh());
   if (!known_.empty()) last_step_ = known_.back().step;
   return signals_.start(options_.save.signals());
+}
+
+Status ManagerState::check_deltas() const {
+  if (options_.deltas > max_chain) {
+    return Error(Errc::invalid_argument, "too many steps in a row would be deltas")
+        .expected("at most " + std::to_string(max_chain))
+        .found(std::to_string(options_.deltas));
+  }
+  if (!steps::stores_deltas(*format_)) {
+    return Error(Errc::invalid_argument, "the format stores no deltas of steps")
+        .found(format_->name())
+        .hint("open the manager with a CompressedRecorder");
+  }
+  if (precision_.quantized_bits == 0 && precision_.block_rules.empty()) return {};
+  return Error(Errc::invalid_argument, "quantized steps cannot be deltas");
 }
 
 Status ManagerState::refresh() {
@@ -65,6 +85,23 @@ Status ManagerState::refresh() {
   }
   known_ = std::move(found);
   return {};
+}
+
+Result<steps::Manifest> ManagerState::manifest(std::int64_t step, steps::Check check) const {
+  STELE_TRY_ASSIGN(steps::Manifest found, place_->manifest(step, check));
+  std::size_t depth = 0;
+  for (auto base = found.info.base; base;) {
+    auto of_base = ++depth <= max_chain ? place_->manifest(*base, check)
+                                        : Result<steps::Manifest>(Error(Errc::limit, "too many deltas on each other"));
+    if (!of_base) {
+      if (steps::is_of_machine(of_base.error())) return std::move(of_base).error();
+      return Error(Errc::checksum, "the step is a delta of step " + std::to_string(*base) +
+                                       ", which cannot be read: " + of_base.error().to_string())
+          .file(found.info.folder);
+    }
+    base = of_base->info.base;
+  }
+  return found;
 }
 
 bool ManagerState::due(std::int64_t step, int signal) const {
@@ -234,6 +271,7 @@ Result<SavedStep> ManagerState::commit_step(NewStep step, Report report) {
     const auto at = find(info.step);
     at != known_.end() && at->step == info.step ? static_cast<void>(*at = info)
                                                 : static_cast<void>(known_.insert(at, info));
+    trusted_ = info.step;
   }
   saved.info = std::move(info);
   if (step.sink != nullptr) apply_policy(saved);
@@ -243,14 +281,90 @@ Result<SavedStep> ManagerState::commit_step(NewStep step, Report report) {
 Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Checkpoint& checkpoint,
                                       const StepValues& values) {
   const Checkpoint sized{with_precision(checkpoint.parameters, precision_), {}, {}, checkpoint.optimizer};
+  if (!options_.parts.dry_run && options_.deltas != 0) {
+    STELE_TRY(refresh());
+    STELE_TRY(detach(step));
+  }
   STELE_TRY_ASSIGN(NewStep made, begin_step(step, signal, steps::byte_size(sized), values));
   const auto bundle = made.sink != nullptr ? made.sink->bundle() : nullptr;
-  STELE_TRY_ASSIGN(Report report, steps::write_parts(*format_, precision_, checkpoint, bundle.get(), path(step),
-                                                     options_.parts, made.manifest));
+  const auto base = base_for(step);
+  if (base) made.manifest.info.base = base->info.step;
+  auto written = steps::write_parts(*format_, precision_, checkpoint, bundle.get(), path(step), options_.parts,
+                                    made.manifest, base ? &base->checkpoint : nullptr);
+  if (!written && base && written.error().code() != Errc::cancelled) {
+    // The base may be damaged; a whole step does not need it. Other errors come again.
+    made.sink.reset();
+    STELE_TRY_ASSIGN(made, begin_step(step, signal, steps::byte_size(sized), values));
+    const auto whole = made.sink->bundle();
+    written =
+        steps::write_parts(*format_, precision_, checkpoint, whole.get(), path(step), options_.parts, made.manifest);
+  }
+  STELE_TRY_ASSIGN(Report report, std::move(written));
   if (bundle != nullptr) {
     STELE_TRY(place_->list(*made.sink, made.manifest));
   }
   return commit_step(std::move(made), std::move(report));
+}
+
+std::optional<std::size_t> ManagerState::chain(std::int64_t step) const {
+  std::size_t length = 0;
+  for (std::optional<std::int64_t> at = step; at; ++length) {
+    const auto info = std::find_if(known_.begin(), known_.end(), [&](const StepInfo& i) { return i.step == *at; });
+    if (info == known_.end() || length > max_chain) return std::nullopt;
+    at = info->base;
+  }
+  return length - 1;
+}
+
+std::optional<OpenedStep> ManagerState::base_for(std::int64_t step) const {
+  if (options_.deltas == 0 || options_.parts.dry_run) return std::nullopt;
+  const StepInfo* newest = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const StepInfo& info : known_) {
+      if (info.step < step && broken_.count(info.step) == 0) newest = &info;
+    }
+  }
+  if (newest == nullptr || newest->format != format_->name()) return std::nullopt;
+  const auto length = chain(newest->step);
+  if (!length || *length >= options_.deltas) return std::nullopt;
+  auto opened = guarded([&]() -> Result<OpenedStep> {
+    // Damage of a step would spread to those that are built upon it.
+    const auto check = trusted_ == newest->step ? steps::Check::sizes : steps::Check::contents;
+    STELE_TRY_ASSIGN(const steps::Manifest found, manifest(newest->step, check));
+    return open(found);
+  });
+  return opened ? std::optional(*std::move(opened)) : std::nullopt;
+}
+
+Status ManagerState::detach(std::int64_t step) {
+  std::vector<std::int64_t> later;
+  for (const StepInfo& info : known_) {
+    if (info.base == step) later.push_back(info.step);
+  }
+  for (const std::int64_t number : later) {
+    auto old = manifest(number, steps::Check::contents);
+    if (!old) {
+      if (steps::is_of_machine(old.error())) return std::move(old).error();
+      continue;  // it is broken already
+    }
+    STELE_TRY_ASSIGN(const OpenedStep opened, open(*old));
+    NewStep made{std::move(*old), nullptr};
+    made.manifest.info.base.reset();
+    made.manifest.info.bytes = 0;
+    made.manifest.optimizer.clear();
+    made.manifest.files.clear();
+    STELE_TRY_ASSIGN(made.sink, place_->create(number, options_.parts.file.durability));
+    SaveOptions as_it_is = options_.parts;
+    as_it_is.metadata.clear();
+    STELE_TRY(steps::write_parts(*format_, {}, opened.checkpoint, made.sink->bundle().get(), path(number), as_it_is,
+                                 made.manifest));
+    STELE_TRY(place_->list(*made.sink, made.manifest));
+    for (const steps::ManifestFile& file : made.manifest.files) made.manifest.info.bytes += file.bytes;
+    STELE_TRY(place_->commit(*made.sink, made.manifest));
+    if (const auto at = find(number); at != known_.end() && at->step == number) *at = made.manifest.info;
+  }
+  return {};
 }
 
 void ManagerState::note_broken(std::int64_t step) {
@@ -269,16 +383,24 @@ void ManagerState::apply_policy(SavedStep& saved) {
     saved.not_removed = std::move(kept).error();
     return;
   }
-  std::vector<std::int64_t> unwanted;
-  for (std::size_t i = 0; i < known_.size(); ++i) {
+  for (std::size_t i = known_.size(); i-- > 0;) {
     // Keeps the step just saved even if the folder has later steps from a run that restarted before them.
-    if (!(*kept)[i] && known_[i].step != saved.info.step) unwanted.push_back(known_[i].step);
+    if (known_[i].step == saved.info.step) (*kept)[i] = true;
+    if (!(*kept)[i] || !known_[i].base) continue;
+    const auto base = find(*known_[i].base);
+    if (base != known_.end() && base->step == *known_[i].base) {
+      (*kept)[static_cast<std::size_t>(base - known_.begin())] = true;
+    }
+  }
+  std::vector<std::int64_t> unwanted;  // the newest first, so that no step is removed before the deltas of it
+  for (std::size_t i = known_.size(); i-- > 0;) {
+    if (!(*kept)[i]) unwanted.push_back(known_[i].step);
   }
   for (const std::int64_t step : unwanted) {
     auto removed = place_->check_removable(step);
-    if (removed) removed = remove(step);
+    if (removed) removed = drop(step);
     if (removed) {
-      saved.removed.push_back(step);
+      saved.removed.insert(saved.removed.begin(), step);
     } else if (!saved.not_removed) {
       saved.not_removed = std::move(removed).error();
     }
@@ -291,12 +413,18 @@ std::vector<StepInfo>::iterator ManagerState::find(std::int64_t step) {
 }
 
 Status ManagerState::remove(std::int64_t step) {
+  STELE_TRY(refresh());
+  STELE_TRY(detach(step));
+  return drop(step);
+}
+
+Status ManagerState::drop(std::int64_t step) {
   STELE_TRY(place_->remove(step));
   if (const auto at = find(step); at != known_.end() && at->step == step) known_.erase(at);
   return {};
 }
 
-Result<OpenedStep> ManagerState::open(const steps::Manifest& manifest) const {
+Result<Checkpoint> ManagerState::open_checkpoint(const steps::Manifest& manifest, std::size_t depth) const {
   const Format* format = manifest.info.format == format_->name() ? format_.get() : nullptr;
   for (const Format* older : options_.older_formats) {
     if (format == nullptr && older->name() == manifest.info.format) format = older;
@@ -308,8 +436,18 @@ Result<OpenedStep> ManagerState::open(const steps::Manifest& manifest) const {
         .found(manifest.info.format)
         .hint("set ManagerOptions::older_formats");
   }
+  std::optional<Checkpoint> base;
+  if (manifest.info.base) {
+    if (depth > max_chain) return Error(Errc::limit, "too many deltas on each other").file(manifest.info.folder);
+    STELE_TRY_ASSIGN(const steps::Manifest of_base, place_->manifest(*manifest.info.base, steps::Check::sizes));
+    STELE_TRY_ASSIGN(base, open_checkpoint(of_base, depth + 1));
+  }
+  return steps::open_parts(*format, *place_, manifest, options_.load, base ? &*base : nullptr);
+}
+
+Result<OpenedStep> ManagerState::open(const steps::Manifest& manifest) const {
   OpenedStep opened{manifest.info, {}, {}};
-  STELE_TRY_ASSIGN(opened.checkpoint, steps::open_parts(*format, *place_, manifest, options_.load));
+  STELE_TRY_ASSIGN(opened.checkpoint, open_checkpoint(manifest));
   return opened;
 }
 

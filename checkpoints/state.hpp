@@ -40,10 +40,10 @@ class ManagerState {
 
   /// Returns the numbers of all steps, sorted; some may be broken.
   Result<std::vector<std::int64_t>> numbers() const { return place_->numbers(); }
-  Result<steps::Manifest> manifest(std::int64_t step, steps::Check check) const {
-    return place_->manifest(step, check);
-  }
+  /// Reads and checks the manifest of a step, and those of the steps of which it is a delta.
+  Result<steps::Manifest> manifest(std::int64_t step, steps::Check check) const;
   Result<OpenedStep> open(const steps::Manifest& manifest) const;
+  /// Removes a step. Steps that are deltas of it become whole first.
   Status remove(std::int64_t step);
   /// Records that a step does not verify: no policy counts or removes it until its number is saved again.
   void note_broken(std::int64_t step);
@@ -79,6 +79,7 @@ class ManagerState {
     StepValues values{};
   };
 
+  Status check_deltas() const;
   /// Updates the list of steps, which other programs may add or remove.
   Status refresh();
   /// Runs a save that has begun, and records its end.
@@ -89,7 +90,16 @@ class ManagerState {
   Status take_error();
   Status check_budget(std::int64_t step, std::uint64_t bytes) const;
   Result<SavedStep> write(std::int64_t step, int signal, const Checkpoint& checkpoint, const StepValues& values);
+  /// Opens the parts of a step, with those of its base.
+  Result<Checkpoint> open_checkpoint(const steps::Manifest& manifest, std::size_t depth = 0) const;
+  /// Opens the step of which `step` can be saved as a delta; nullopt if it must be whole.
+  std::optional<OpenedStep> base_for(std::int64_t step) const;
+  /// Returns the number of deltas from the last whole step to this one; nullopt if a step of them is unknown.
+  std::optional<std::size_t> chain(std::int64_t step) const;
+  /// Saves the steps that are deltas of this one as whole steps.
+  Status detach(std::int64_t step);
   void apply_policy(SavedStep& saved);
+  Status drop(std::int64_t step);
   /// Returns false if the system cannot start a thread for background saves.
   bool start_thread() noexcept;
   void work();
@@ -101,6 +111,7 @@ class ManagerState {
   ManagerOptions options_;
   CaughtSignals signals_;
   std::vector<StepInfo> known_;            // steps with valid manifests, sorted; used by the saving thread only
+  std::optional<std::int64_t> trusted_;    // the step that this manager saved last; used by the saving thread only
   std::optional<std::int64_t> last_step_;  // the last started save that has not failed, or the newest step found
   std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
 

@@ -17,6 +17,7 @@
 #include <zstd.h>
 
 #include "base/meter.hpp"
+#include "io/os/os.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
 #include "passes/delta/delta.hpp"
@@ -751,20 +752,8 @@ Result<Report> save_folder(const Snapshot& base, const Snapshot& next, Sink& sin
 
 }  // namespace
 
-namespace {
-
-/// Adds the file's name to an error that has none.
-template <class F>
-auto guarded_in(const std::string& file, const F& f) -> decltype(f()) {
-  auto result = detail::guarded(f);
-  if (result || !result.error().file().empty()) return result;
-  return std::move(result).error().file(file);
-}
-
-}  // namespace
-
 Result<bool> is_update(const Input& update) {
-  return guarded_in(update.name(), [&]() -> Result<bool> {
+  return detail::guarded(update.name(), [&]() -> Result<bool> {
     const LoadOptions options;
     STELE_TRY_ASSIGN(const SourcePtr source, update.open("", options));
     STELE_TRY_ASSIGN(const SourcePtr index, index_in(*source));
@@ -786,7 +775,7 @@ Result<bool> is_update(const Input& update) {
 }
 
 Result<Snapshot> apply_update(const Snapshot& base, const Input& update, const LoadOptions& options) {
-  return guarded_in(update.name(), [&]() -> Result<Snapshot> {
+  return detail::guarded(update.name(), [&]() -> Result<Snapshot> {
     STELE_TRY(detail::not_a_delta(*base.data()));
     STELE_TRY_ASSIGN(const Snapshot parts, split_composites(base));
     const Snapshot stored = detail::in_file_order(parts);

@@ -19,6 +19,7 @@ nb::dict to_python_info(const StepInfo& info) {
   dict["library"] = text(info.library);
   dict["format"] = text(info.format);
   dict["bytes"] = info.bytes;
+  dict["base"] = info.base ? nb::cast(*info.base) : nb::none();
   dict["state"] = to_python(info.state);
   return dict;
 }
@@ -48,7 +49,7 @@ KeepPolicy keep_of(const nb::dict& rules) {
 class Manager {
  public:
   Manager(const nb::str& name, const std::string& format, const nb::dict& keep, std::int64_t every,
-          std::uint64_t max_bytes) {
+          std::uint64_t max_bytes, std::size_t deltas) {
     const std::string folder = string_of(name);
     ManagerOptions options;
     const Format* const chosen = find_format(format);
@@ -57,6 +58,8 @@ class Manager {
     options.keep = keep_of(keep);
     options.save = save_when::every_steps(every);
     options.max_bytes = max_bytes;
+    options.deltas = deltas;
+    if (deltas != 0 && format == "stele") options.parts.format = CompressedSteleFormat();
     options.older_formats = formats();
     manager_.emplace(unwrap(without_gil([&] { return CheckpointManager::open(folder, std::move(options)); })));
   }
@@ -135,8 +138,9 @@ class Manager {
 
 void bind_checkpoints(nb::module_& module) {
   nb::class_<Manager>(module, "Manager")
-      .def(nb::init<const nb::str&, const std::string&, const nb::dict&, std::int64_t, std::uint64_t>(),
-           nb::arg("folder"), nb::arg("format"), nb::arg("keep"), nb::arg("every"), nb::arg("max_bytes"))
+      .def(nb::init<const nb::str&, const std::string&, const nb::dict&, std::int64_t, std::uint64_t, std::size_t>(),
+           nb::arg("folder"), nb::arg("format"), nb::arg("keep"), nb::arg("every"), nb::arg("max_bytes"),
+           nb::arg("deltas"))
       .def("due", &Manager::due, nb::arg("step"))
       .def("save", &Manager::save, nb::arg("step"), nb::arg("model"), nb::arg("optimizer"), nb::arg("metrics"),
            nb::arg("state"))

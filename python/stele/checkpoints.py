@@ -23,7 +23,10 @@ __all__ = ["CheckpointManager", "OpenedStep", "SavedStep", "StepInfo"]
 
 @dataclass(frozen=True)
 class StepInfo:
-    """A saved step: its number, folder, metrics, time (milliseconds since 1970), writer, format, bytes and state."""
+    """A saved step: its number, folder, metrics, time (milliseconds since 1970), writer, format, bytes and state.
+
+    `base`: the step that it is a delta of; None: it is whole.
+    """
 
     step: int
     folder: str
@@ -32,6 +35,7 @@ class StepInfo:
     library: str
     format: str
     bytes: int
+    base: int | None
     state: dict[str, Any]
 
 
@@ -67,6 +71,8 @@ class CheckpointManager:
             of its rules keeps it. Without rules, all stay.
         every: :meth:`due` selects the multiples of it.
         max_bytes: the most that all steps may take; 0: no maximum.
+        deltas: how many steps in a row store only what changed since the step before; 0: none. At most 100; for the
+            format ``"stele"``, which is compressed then, and ``"json"``.
     """
 
     def __init__(
@@ -77,6 +83,7 @@ class CheckpointManager:
         keep: Mapping[str, Any] | None = None,
         every: int = 1,
         max_bytes: int = 0,
+        deltas: int = 0,
     ) -> None:
         rules = dict(keep or {})
         unknown = set(rules) - {"latest", "best", "every_steps", "every_seconds"}
@@ -92,7 +99,7 @@ class CheckpointManager:
                 raise ValueError("keep: best is (number, metric, 'lower' or 'higher')") from None
             _check_direction(better)
             rules["best"] = (operator.index(number), str(metric), better)
-        self._manager = _stele.Manager(os.fsdecode(folder), format, rules, every, max_bytes)
+        self._manager = _stele.Manager(os.fsdecode(folder), format, rules, every, max_bytes, deltas)
         # Before the interpreter ends: the thread of a background save cannot outlive it.
         weakref.finalize(self, _finish, self._manager, os.getpid())
 

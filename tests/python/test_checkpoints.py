@@ -73,12 +73,27 @@ def test_policies_keep_steps(keep: Any, left: list[int], tmp_path: Path) -> None
         ({"format": 5}, TypeError),
         ({"every": "x"}, TypeError),
         ({"max_bytes": -1}, (TypeError, ValueError, OverflowError)),
+        ({"deltas": -1}, (TypeError, ValueError, OverflowError)),
+        ({"deltas": 101}, ValueError),
+        ({"deltas": 2, "format": "npz"}, ValueError),
     ],
     ids=str,
 )
 def test_a_wrong_option_is_an_error(options: Any, error: Any, tmp_path: Path) -> None:
     with pytest.raises(error):
         stele.CheckpointManager(tmp_path, **options)
+
+
+def test_steps_as_deltas(tmp_path: Path) -> None:
+    manager = stele.CheckpointManager(tmp_path, deltas=2)
+    frozen = np.arange(20_000, dtype=np.float32) * 1.37
+    for step in range(1, 5):
+        manager.save(step, {"frozen": frozen, "trained": np.full(10, step, np.float32)})
+    assert [info.base for info in manager.steps()] == [None, 1, 2, None]
+    sizes = [info.bytes for info in manager.steps()]
+    assert sizes[1] * 10 < sizes[0] and sizes[3] == sizes[0]
+    opened = manager.open_step(3)
+    assert np.array_equal(opened.model["frozen"].numpy(), frozen) and opened.model["trained"].numpy()[0] == 3
 
 
 def test_due_steps_and_removal(tmp_path: Path) -> None:

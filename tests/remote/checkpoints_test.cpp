@@ -95,6 +95,30 @@ TEST_CASE("checkpoints on a store: steps are saved, listed, loaded, kept and rem
   CHECK(bucket.store.objects.size() == 2);
 }
 
+TEST_CASE("checkpoints on a store: steps as deltas") {
+  Bucket bucket;
+  ManagerOptions options;
+  options.keep = keep::latest(1);
+  options.deltas = 2;
+  auto manager = manager_of(CompressedRecorder<>(), options);
+  REQUIRE_MESSAGE(manager, manager.error().to_string());
+  for (int step = 1; step <= 3; ++step) {
+    const auto saved = manager->save(step, checkpoint_of(model_of(static_cast<float>(step))).value());
+    REQUIRE_MESSAGE(saved, saved.error().to_string());
+  }
+  CHECK(manager->steps().value().size() == 3);  // those that the last one needs
+  CHECK(manager->steps().value().back().base == std::optional<std::int64_t>(2));
+  Model loaded;
+  REQUIRE(manager_of(BinaryRecorder<>()).value().resume(loaded));
+  CHECK(loaded.bias == std::vector<float>{3, 3});
+  REQUIRE(manager->remove(2));
+  CHECK(manager->steps().value().back().base == std::nullopt);
+  REQUIRE(manager->save(4, checkpoint_of(model_of(4)).value()));
+  CHECK(manager->steps().value().size() == 2);
+  REQUIRE(manager->resume(loaded));
+  CHECK(loaded.bias == std::vector<float>{4, 4});
+}
+
 TEST_CASE("checkpoints on a store: a save that stops at any request leaves the old step or the new one") {
   Bucket bucket;
   auto manager = manager_of(BinaryRecorder<>());

@@ -118,7 +118,11 @@ class Maker {
         return meter.add(leaf.byte_size());
       }
       const LeafView base = base_.leaf(pair.base);
-      const auto known = stored_hash(leaf), old = stored_hash(base);
+      const auto old = stored_hash(base);
+      auto known = stored_hash(leaf);
+      if (old && !known && !leaf.view().empty()) {  // hashing memory costs less than reading the base
+        STELE_TRY_ASSIGN(known, hash_of(leaf, context));
+      }
       if (known && old && *known == *old) {
         pair.result.hash = pair.result.base_hash = *known;
         return meter.add(leaf.byte_size());
