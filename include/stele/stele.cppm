@@ -95,10 +95,10 @@ using v0::BlockPrecision, v0::BlockRule, v0::BrainPrecision, v0::ConvertOutcome,
     v0::DoublePrecision, v0::Element, v0::FullPrecision, v0::HalfPrecision, v0::NativePrecision, v0::PrecisionSettings,
     v0::PrecisionSpec, v0::Quantized4, v0::Quantized8, v0::TypeKind, v0::UnrecordedField;
 // stele/recorders/
-using v0::archive_tags, v0::burn_header, v0::burn_optimizer, v0::burn_optimizer_record, v0::burnpack_optimizer_record,
-    v0::find_format, v0::format_families, v0::format_of_content, v0::format_of_path, v0::formats, v0::open_archive,
-    v0::open_with_deltas, v0::open_samediff, v0::paddle_program, v0::quantize_gguf, v0::remove_archive_tag, v0::save,
-    v0::settings_of_pytorch_alone, v0::write_to, v0::written_size;
+using v0::apply_in_place, v0::archive_tags, v0::burn_header, v0::burn_optimizer, v0::burn_optimizer_record,
+    v0::burnpack_optimizer_record, v0::find_format, v0::format_families, v0::format_of_content, v0::format_of_path,
+    v0::formats, v0::open_archive, v0::open_with_deltas, v0::open_samediff, v0::paddle_program, v0::quantize_gguf,
+    v0::remove_archive_tag, v0::save, v0::settings_of_pytorch_alone, v0::write_to, v0::written_size;
 using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorder, v0::BinaryRecorder,
     v0::BurnDoublePrecision, v0::BurnEncoding, v0::BurnEra, v0::BurnFormat, v0::BurnFullPrecision,
     v0::BurnHalfPrecision, v0::BurnHeader, v0::BurnOptimizer, v0::BurnOptimizerRecord, v0::BurnOptions, v0::BurnRanked,

@@ -1194,6 +1194,37 @@ class Deltas(InFolder):
             self.assertFalse(out.exists(), arguments)
         self.assertEqual(run("convert", first, self.path("f16.stele"), "--precision", "f16")[0], 2)
 
+    def test_in_place_survives_kills(self):
+        """A process that is killed at any time leaves the old or the new version, or one that the next call completes."""
+        base, new = self.path("base.safetensors"), self.path("new.safetensors")
+        count = 400_000
+        safetensors(base, {"a": ("F32", [count], floats(*range(count))), "b": ("F32", [9], floats(*range(9)))})
+        safetensors(new, {"a": ("F32", [count], floats(*(i + (i % 3 == 0) for i in range(count)))), "b": ("F32", [9], floats(*range(9)))})
+        delta, model = self.path("d.stele"), self.path("model.safetensors")
+        succeed("delta", base, new, "-o", delta)
+        old, expected = base.read_bytes(), new.read_bytes()
+        outcomes = set()
+        for attempt in range(40):
+            model.write_bytes(old)
+            child = subprocess.Popen([STELE, "apply", model, delta, "--in-place", "-q"])
+            time.sleep(attempt * 0.001)
+            child.kill()
+            child.wait()
+            journal = model.with_name(model.name + ".stele-journal")
+            outcomes.add((model.read_bytes() == old, model.read_bytes() == expected, journal.exists()))
+            if model.read_bytes() != expected or journal.exists():
+                succeed("apply", model, delta, "--in-place")
+            self.assertEqual(model.read_bytes(), expected, attempt)
+            self.assertEqual([p.name for p in self.path("").iterdir() if "model" in p.name], ["model.safetensors"])
+        self.assertGreater(len(outcomes), 1)
+        self.assertEqual(run("apply", model, delta, "--in-place")[0], 2)  # it has the new version
+        self.assertEqual(model.read_bytes(), expected)
+        stele_file = self.path("m.stele")
+        succeed("convert", base, stele_file)
+        for arguments in (("apply", stele_file, delta, "--in-place"), ("apply", base, delta), ("apply", base, delta, "--in-place", "-o", new)):
+            self.assertEqual(run(*arguments)[0], 2, arguments)
+        self.assertEqual(base.read_bytes(), old)
+
     def test_folders_for_engines(self):
         for encoding in ("xor", "overwrite"):
             folder = self.path(f"weight_{encoding}")

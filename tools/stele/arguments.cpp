@@ -278,10 +278,14 @@ void Commands::add_writing() {
   delta_.app->add_option("--part-new", d.opening_next.part, "Compare the part of the new version below this path");
 
   const auto apply_ = add<Apply>("apply", "Write the version of a model that deltas give", apply,
-                                 "  stele apply v1.safetensors v2.delta.stele v3.delta.stele -o v3.safetensors");
+                                 "  stele apply v1.safetensors v2.delta.stele v3.delta.stele -o v3.safetensors\n"
+                                 "  stele apply model.safetensors v2.delta.stele --in-place");
   apply_.app->add_option("base", apply_.options->base, "The version that the first delta changes")->required();
   apply_.app->add_option("delta", apply_.options->deltas, "Deltas, in their order")->required();
   delta_output(*apply_.app, apply_.options->output, "The file or folder to write; the extension is its format");
+  apply_.app->get_option("--out")->required(false);
+  apply_.app->add_flag("--in-place", apply_.options->in_place,
+                       "Change the base itself, through a journal: for files without checksums, such as safetensors");
   opening(*apply_.app, apply_.options->opening);
 
   const auto compact_ = add<Compact>("compact", "Join deltas that follow each other", compact,

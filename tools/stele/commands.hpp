@@ -132,6 +132,7 @@ struct Apply {
   std::vector<std::string> deltas;
   Opening opening{};  // of the base
   DeltaOutput output{};
+  bool in_place = false;  // without an output
 };
 Result<int> apply(const Apply& options, Terminal& terminal);
 

@@ -138,6 +138,20 @@ Result<int> compact(const Compact& options, Terminal& terminal) {
 }
 
 Result<int> apply(const Apply& options, Terminal& terminal) {
+  if (options.in_place == !options.output.path.empty()) {
+    return Error(Errc::invalid_argument, options.in_place ? "--in-place has no output" : "there is no output")
+        .hint("pass -o FILE, or --in-place");
+  }
+  if (options.in_place) {
+    Progress progress(terminal, "applying");
+    STELE_TRY(apply_in_place(options.base, options.deltas, reading(terminal, progress)));
+    if (terminal.json()) {
+      Document(terminal, "stele.apply/1").member("out", Value(options.base));
+    } else {
+      terminal.note("changed " + safe(options.base));
+    }
+    return exit_ok;
+  }
   Target target{options.output.path, options.output.format};
   STELE_TRY_ASSIGN(const Model base, open_model(options.base, options.opening, terminal.common().threads));
   target.save.allow_loss = options.output.allow_loss;
