@@ -9,16 +9,8 @@
 #include "remote/http/cache.hpp"
 
 namespace stele::inline v0::remote {
-namespace {
 
-constexpr std::uint64_t head_bytes = std::uint64_t{64} << 10;
-
-/// The range of an answer: Content-Range, "bytes 0-99/1234".
-struct ContentRange {
-  std::uint64_t begin = 0, end = 0, total = 0;
-};
-
-std::optional<ContentRange> parse(std::string_view text) {
+std::optional<ContentRange> parse_content_range(std::string_view text) {
   ContentRange range;
   const auto number = [&](std::uint64_t& out, char after) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -40,6 +32,10 @@ std::optional<ContentRange> parse(std::string_view text) {
   ++range.end;
   return range;
 }
+
+namespace {
+
+constexpr std::uint64_t head_bytes = std::uint64_t{64} << 10;
 
 /// Returns the text that identifies the content of a file; all answers must have the same.
 std::string version_of(const Answer& answer) {
@@ -68,7 +64,7 @@ class Head final : public Receiver {
     const std::string text = answer.header("content-range");
     ranges = answer.status == 206;
     if (ranges) {
-      const auto range = parse(text);
+      const auto range = parse_content_range(text);
       if (!range || range->begin != 0 || range->end != std::min(range->total, head_bytes)) {
         return wrong_range(name_, {0, head_bytes}, text);
       }
@@ -133,7 +129,7 @@ class Range final : public Receiver {
     }
     const ByteRange asked = *rest({});
     const std::string text = answer.header("content-range");
-    const auto range = parse(text);
+    const auto range = parse_content_range(text);
     if (!range || range->begin != asked.offset || range->end != asked.offset + asked.size) {
       return wrong_range(name_, asked, text);
     }
@@ -278,7 +274,7 @@ Result<SourcePtr> open_file(Place place, Answer* first) {
   call.accepted = {416};  // an empty file
   STELE_TRY_ASSIGN(Answer answer, place.client->run(std::move(call)));
   if (answer.status == 416) {
-    const auto range = parse(answer.header("content-range"));
+    const auto range = parse_content_range(answer.header("content-range"));
     Request request;
     request.url = place.url;
     request.range = ByteRange{0, head_bytes};

@@ -1,15 +1,24 @@
 // A file that is read by ranges over http or https.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "remote/http/client.hpp"
 #include "stele/bundle.hpp"
 #include "stele/source.hpp"
 
 namespace stele::inline v0::remote {
+
+/// The range of an answer: Content-Range, "bytes 0-99/1234"; `begin` and `end` are 0 in "bytes */1234".
+struct ContentRange {
+  std::uint64_t begin = 0, end = 0, total = 0;
+};
+std::optional<ContentRange> parse_content_range(std::string_view text);
 
 struct Place {
   std::shared_ptr<const Client> client;

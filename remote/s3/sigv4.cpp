@@ -20,13 +20,6 @@ Hash hmac(std::span<const unsigned char> key, std::string_view text) {
   return out;
 }
 
-std::string hex(std::span<const unsigned char> bytes) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string out;
-  for (const unsigned char b : bytes) out += {digits[b >> 4], digits[b & 15U]};
-  return out;
-}
-
 std::span<const unsigned char> bytes_of(std::string_view text) {
   return {reinterpret_cast<const unsigned char*>(text.data()), text.size()};
 }
@@ -35,11 +28,20 @@ std::string hash_hex(std::string_view text) { return sha256_hex(std::as_bytes(st
 
 }  // namespace
 
+std::string hex(std::span<const std::byte> bytes) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string out;
+  for (const std::byte b : bytes) {
+    out += {digits[std::to_integer<unsigned>(b) >> 4], digits[std::to_integer<unsigned>(b) & 15U]};
+  }
+  return out;
+}
+
 std::string sha256_hex(std::span<const std::byte> bytes) {
   Hash out{};
   unsigned size = 0;
   EVP_Digest(bytes.data(), bytes.size(), out.data(), &size, EVP_sha256(), nullptr);
-  return hex(out);
+  return hex(std::as_bytes(std::span(out)));
 }
 
 Status sign_v4(Request& request, const Credentials& credentials, std::string_view region, std::string_view service,
@@ -76,8 +78,10 @@ Status sign_v4(Request& request, const Credentials& credentials, std::string_vie
   key = hmac(key, region);
   key = hmac(key, service);
   key = hmac(key, "aws4_request");
+  const Hash signature = hmac(key, to_sign);
   headers.emplace_back("authorization", "AWS4-HMAC-SHA256 Credential=" + credentials.access_key + "/" + scope +
-                                            ", SignedHeaders=" + names + ", Signature=" + hex(hmac(key, to_sign)));
+                                            ", SignedHeaders=" + names +
+                                            ", Signature=" + hex(std::as_bytes(std::span(signature))));
   return {};
 }
 

@@ -2,7 +2,9 @@
 // systems (curl#9717, #13754, #16927).
 #pragma once
 
+#include <cstddef>
 #include <ctime>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,6 +20,8 @@ namespace stele::inline v0::remote {
 Status sign_v4(Request& request, const Credentials& credentials, std::string_view region, std::string_view service,
                std::string_view payload, std::time_t now);
 
+/// Returns two digits for each byte.
+std::string hex(std::span<const std::byte> bytes);
 std::string sha256_hex(std::span<const std::byte> bytes);
 
 }  // namespace stele::inline v0::remote

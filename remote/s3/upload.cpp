@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "remote/s3/sigv4.hpp"
 #include "remote/s3/store.hpp"
 #include "stele/precision/base64.hpp"
 
@@ -30,14 +31,6 @@ std::optional<Md5> md5_of(std::span<const std::byte> bytes) {
   const int done =
       EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(out.data()), &size, EVP_md5(), nullptr);
   return done == 1 ? std::optional(out) : std::nullopt;
-}
-
-std::string hex(std::span<const std::byte> bytes) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string out;
-  for (const std::byte b : bytes)
-    out += {digits[std::to_integer<unsigned>(b) >> 4], digits[std::to_integer<unsigned>(b) & 15U]};
-  return out;
 }
 
 std::string without_quotes(std::string text) {

@@ -24,11 +24,12 @@ quietly() {  # quietly COMMAND...: its output only where it fails
 }
 run() { (cd "$(dirname "$1")" && LD_LIBRARY_PATH=${libraries:-} "$1"); }
 
+target=()
 configure() { cmake -S "$consumer" -B "$work/$1" -D CMAKE_BUILD_TYPE=Release "${@:2}"; }
 with_cmake() {  # with_cmake NAME DEFINITION...
   echo "== $1"
   quietly configure "$1" "${@:2}"
-  quietly cmake --build "$work/$1" -j "$jobs"
+  quietly cmake --build "$work/$1" -j "$jobs" "${target[@]}"
   run "$work/$1/use"
 }
 refused() {  # refused NAME EXPECTED DEFINITION...: configuring must fail and say so
@@ -109,8 +110,12 @@ quietly "${git[@]}" init -q -b main
 quietly "${git[@]}" add -A
 quietly "${git[@]}" commit -q -m "The tree under test"
 sources=(-D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=)  # without debug information: 2 GB
-with_cmake fetch "${sources[@]}" -D WAY=fetch -D STELE_SOURCE="file://$work/source"
-with_cmake subdirectory "${sources[@]}" -D WAY=subdirectory -D STELE_SOURCE="$work/fetch/_deps/stele-src"
+# All targets are configured; what one program needs is built, since the other components build like it.
+target=(--target use)
+with_cmake fetch "${sources[@]}" -D WAY=fetch -D COMPONENTS=safetensors -D STELE_SOURCE="file://$work/source"
+with_cmake subdirectory "${sources[@]}" -D WAY=subdirectory -D COMPONENTS=safetensors \
+  -D STELE_SOURCE="$work/fetch/_deps/stele-src"
+target=()
 
 # Some formats only: without the packages of the others.
 mapfile -t few < <(without re2 zstd ZLIB libdeflate Protobuf)
