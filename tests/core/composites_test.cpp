@@ -17,6 +17,7 @@
 #include "stele/recorders/onnx.hpp"
 #include "stele/transform.hpp"
 #include "support/models.hpp"
+#include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
 namespace {
@@ -159,7 +160,7 @@ TEST_CASE("composites: saved as parts where the format has them, as f32 elsewher
     for (const char* const name : {"m.safetensors", "m.stele", "m.npz", "m.pt"}) {
       CAPTURE(name);
       const std::string path = dir.path() + "/" + name;
-      const auto report = save(snapshot, path);
+      const auto report = save(snapshot, path, quick());
       if (!report) {  // a dtype that the format does not have
         CHECK(report.error().code() == Errc::not_representable);
         continue;
@@ -170,13 +171,13 @@ TEST_CASE("composites: saved as parts where the format has them, as f32 elsewher
       if (report->count(Report::What::converted) == 0) CHECK(again.leaf_count() == snapshot.leaf_count());
     }
     // As a precision, the numbers are decoded.
-    SaveOptions options;
+    SaveOptions options = quick();
     options.precision = DType::f32;
     good(save(snapshot, dir.path() + "/f.safetensors", options));
     const Snapshot floats = good(stele::open(dir.path() + "/f.safetensors"));
     CHECK(!composite(*floats.find(g.weight)));
     CHECK(equal(numbers_of(*floats.find(g.weight)), numbers));
-    const Report report = good(save(snapshot, dir.path() + "/m.gguf"));
+    const Report report = good(save(snapshot, dir.path() + "/m.gguf", quick()));
     CHECK(report.count(Report::What::converted) == 1);
     CHECK(equal(numbers_of(*good(stele::open(dir.path() + "/m.gguf")).find(g.weight)), numbers));
   }

@@ -14,6 +14,7 @@
 #include "stele/quantize.hpp"
 #include "stele/recorders/any.hpp"
 #include "support/models.hpp"
+#include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
 namespace {
@@ -118,7 +119,7 @@ TEST_CASE("composites: every scheme is written, and opens with the same numbers"
       for (const char* const name : {"m.safetensors", "m.stele", "m.npz", "m.pt"}) {
         CAPTURE(name);
         const std::string path = dir.path() + "/" + name;
-        const auto report = save(quantized, path);
+        const auto report = save(quantized, path, quick());
         if (!report) {
           CHECK(report.error().code() == Errc::not_representable);
           continue;
@@ -179,7 +180,7 @@ TEST_CASE("composites: numbers of zero, large ones, and ones that are not finite
     const auto written = [&] {
       const Snapshot quantized = good(quantize_weights(matrix(shape, numbers), {.name = c.scheme}));
       const std::string path = dir.path() + "/m.safetensors";
-      const auto report = save(quantized, path);
+      const auto report = save(quantized, path, quick());
       if (!report) return std::pair(report.error().code(), std::vector<float>());
       return std::pair(Errc::none, numbers_of(*good(stele::open(path)).find("fc.weight")));
     };
@@ -310,7 +311,7 @@ void check_parts(const char* scheme) {
     REQUIRE(numbers.size() == expected.size());
     CHECK(std::memcmp(numbers.data(), expected.data(), expected.size() * sizeof(float)) == 0);
     const std::string again = dir / "again.safetensors";
-    good(save(engine, again));
+    good(save(engine, again, quick()));
     CHECK(numbers_of(*good(stele::open(again)).find("fc.weight")) == expected);
   }
 }
