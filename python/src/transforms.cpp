@@ -1,5 +1,6 @@
 // Model -> Model, lazily: stele/transform.hpp and stele/quantize.hpp.
 #include <stele/composite.hpp>
+#include <stele/delta.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/gguf.hpp>
 #include <stele/transform.hpp>
@@ -84,6 +85,12 @@ void bind_transforms(nb::module_& module) {
     Report report;
     Model result = transformed(model, [&](const Snapshot& s) { return quantize(s, {bits, patterns}, &report); });
     return nb::make_tuple(std::move(result), to_python(report));
+  });
+  module.def("make_delta", [](const Model& old, const Model& next) {
+    return transformed(old, [&](const Snapshot& s) { return make_delta(s, next.snapshot()); });
+  });
+  module.def("apply_delta", [](const Model& base, const Model& delta) {
+    return transformed(base, [&](const Snapshot& s) { return apply_delta(s, delta.snapshot()); });
   });
   module.def("merge_lora", [](const Model& model, const Model& adapter, nb::handle config, bool subtract) {
     const Value settings = to_value(config);

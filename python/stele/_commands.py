@@ -259,6 +259,24 @@ def merge(
     return report_of(_run("merge", locals(), "files").get("rows", []))
 
 
+def delta(old: Path, new: Path, out: Path, *, to: str | None = None, allow_loss: bool = False, threads: int = 0) -> Report:
+    """Writes what changed between two versions of a model: ``stele delta``."""
+    return report_of(_run("delta", locals(), "old", "new").get("rows", []))
+
+
+def apply(
+    base: Path, deltas: Path | Sequence[Path], out: Path | None = None, *, to: str | None = None, in_place: bool = False,
+    allow_loss: bool = False, threads: int = 0,
+) -> Report:
+    """Writes the version of a model that deltas give, or with `in_place` makes `base` this version: ``stele apply``."""
+    return report_of(_run("apply", locals(), "base", "deltas").get("rows", []))
+
+
+def compact(deltas: Sequence[Path], out: Path, *, to: str | None = None, threads: int = 0) -> Report:
+    """Joins deltas that follow each other in one: ``stele compact``."""
+    return report_of(_run("compact", locals(), "deltas").get("rows", []))
+
+
 def split(
     source: Path,
     out: Path,

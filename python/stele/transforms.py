@@ -14,8 +14,10 @@ from ._file import File
 
 __all__ = [
     "adapt",
+    "apply_delta",
     "dequantize",
     "filter",
+    "make_delta",
     "merge",
     "merge_lora",
     "overlay",
@@ -97,6 +99,20 @@ def quantize(file: File, bits: int = 8, only: str | Sequence[str] = "*") -> tupl
 def dequantize(file: File, only: str | Sequence[str] = "*") -> File:
     """Converts quantized tensors and blocks to f32."""
     return File(_stele.dequantize(file._model, _patterns(only)), keep=file._keep)
+
+
+def make_delta(old: File, new: File) -> File:
+    """Returns what changed between two versions of a model, to be saved as ``.stele``. Reads both."""
+    return File(_stele.make_delta(old._model, new._model), keep=(old._keep, new._keep))
+
+
+def apply_delta(file: File, delta: File) -> File:
+    """Returns the version that a delta gives. Its tensors are decoded when they are read, and checked.
+
+    Raises:
+        FormatError: `file` is not the base of the delta; for files without checksums, when a tensor is read.
+    """
+    return File(_stele.apply_delta(file._model, delta._model), keep=(file._keep, delta._keep))
 
 
 def split_composites(file: File) -> File:

@@ -12,6 +12,7 @@
 #include "stele/recorders/stele_reader.hpp"
 #include "support/models.hpp"
 #include "support/random_model.hpp"
+#include "support/stele_file.hpp"
 #include "support/temp_dir.hpp"
 
 namespace {
@@ -146,7 +147,7 @@ TEST_CASE("delta: renamed and removed tensors, and tensors with another dtype or
   CHECK(all_facts(applied) == all_facts(snapshot_of(next).value()));
 }
 
-TEST_CASE("delta: the formats of base and result do not matter; partial reads are checked") {
+TEST_CASE("delta: the formats of base and result do not matter, and partial reads are checked") {
   TempDir dir;
   const Weights base = weights(2, 200'000, 0), next = weights(2, 200'000, 5'000);
   REQUIRE(save(base, dir / "base.safetensors", quick()));
@@ -170,7 +171,7 @@ TEST_CASE("delta: the formats of base and result do not matter; partial reads ar
   CHECK(weights_digest(open(dir / "result.safetensors").value()).value() == delta_info(delta)->next);
 }
 
-TEST_CASE("delta: chains in order; every other order, repetition or base is an error") {
+TEST_CASE("delta: chains in order, while every other order, repetition or base is an error") {
   TempDir dir;
   std::vector<Weights> versions;
   for (std::uint64_t v = 0; v < 4; ++v) versions.push_back(weights(3, 20'000, v * 3000));
@@ -272,6 +273,23 @@ TEST_CASE("delta: a delta is not taken for a model") {
   // Readers that know no deltas refuse the file.
   format::MemoryFile memory;
   CHECK(memory.open(file.span()).code == Errc::unsupported);
+  std::string unmarked(text_of(file.span()));
+  put_at(unmarked, 16, std::uint64_t{1});
+  fix_hashes(unmarked);
+  CHECK(BinaryRecorder<>().open(bytes_of(unmarked)).error().code() == Errc::malformed);
+}
+
+TEST_CASE("delta: what a delta does not have of its base is in the report") {
+  const Weights w = weights(1, 100, 0), later = weights(1, 100, 900'000);
+  auto data = detail::derived_data(snapshot_of(w).value());
+  data->left_out.emplace_back(detail::graph_part);
+  const Snapshot base(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
+  const Snapshot delta = make_delta(base, snapshot_of(later).value()).value();
+  const auto applied = apply_delta(base, delta).value();
+  BufferSink sink;
+  const auto report = SafetensorsRecorder<>().save(applied, sink);
+  REQUIRE(report);
+  CHECK(report->count(Report::What::lost) == 1);
 }
 
 TEST_CASE("delta: the digest is that of the weights alone") {

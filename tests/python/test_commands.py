@@ -284,6 +284,28 @@ def test_hash_does_not_depend_on_the_format(a: Path) -> None:
     assert set(stele.hashes(a, part="enc")) == {"w", "b"}
 
 
+def test_deltas(a: Path) -> None:
+    tensors = {name: tensor.numpy().copy() for name, tensor in stele.open(a).items()}
+    first = next(iter(tensors))
+    tensors[first].reshape(-1)[0] += 1
+    stele.save(tensors, "new.safetensors")
+    assert isinstance(stele.delta(a, "new.safetensors", "d.stele", allow_loss=True), stele.Report)
+    stele.apply(a, "d.stele", "out.safetensors", allow_loss=True)
+    assert stele.diff("out.safetensors", "new.safetensors", tensors=True).equal
+    stele.delta("new.safetensors", a, "back.stele", allow_loss=True)
+    stele.compact(["d.stele", "back.stele"], "none.stele")
+    assert stele.verify("none.stele")
+    lazily = stele.transforms.apply_delta(stele.open(a), stele.open("d.stele"))
+    assert equal_bits(lazily[first].numpy(), tensors[first])
+    made = stele.transforms.make_delta(stele.open(a), stele.open("new.safetensors"))
+    stele.save(made, "e.stele")
+    with pytest.raises(ValueError, match="delta"):
+        stele.save(made, "e.safetensors")
+    with pytest.raises(ValueError, match="base"):
+        stele.apply("new.safetensors", "d.stele", "no.safetensors", allow_loss=True)
+    assert not os.path.exists("no.safetensors")
+
+
 def test_merge_and_split(a: Path) -> None:
     paths = stele.split(a, "p.safetensors")
     assert sorted(paths) == ["p.dec.safetensors", "p.enc.safetensors"] and all(map(os.path.exists, paths))

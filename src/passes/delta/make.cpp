@@ -243,6 +243,10 @@ Result<Snapshot> applied(const Snapshot& base, const Snapshot& delta) {
   data->keepers.push_back(decoded);
   data->keepers.push_back(base.data());
   data->beside = base.data()->beside;
+  for (const std::string& part : base.data()->left_out) {  // a graph, for example, is in neither
+    const auto& parts = data->left_out;
+    if (std::find(parts.begin(), parts.end(), part) == parts.end()) data->left_out.push_back(part);
+  }
   data->in_order = data->in_order || base.in_order();
   const std::uint64_t of_base = base.data()->capacity, of_delta = delta.data()->capacity;
   data->capacity =

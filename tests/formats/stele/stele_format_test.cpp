@@ -208,7 +208,8 @@ TEST_CASE("stele format: header and trailer that lie") {
   CHECK(after([](RawFile& f) { f.alignment = 0; }) == Errc::unsupported);
   CHECK(after([](RawFile& f) { f.required = 1; }) == Errc::malformed);  // without the flag of the index
   CHECK(after([](RawFile& f) { f.flags |= 4; }) == Errc::malformed);    // without the feature
-  CHECK(after([](RawFile& f) { f.required = 2; }) == Errc::unsupported);
+  CHECK(after([](RawFile& f) { f.required = 2; }) == Errc::malformed);  // without the metadata of a delta
+  CHECK(after([](RawFile& f) { f.required = 4; }) == Errc::unsupported);
   CHECK(after([](RawFile& f) { f.required = std::uint64_t{1} << 63; }) == Errc::unsupported);
   CHECK(after([](RawFile& f) { f.optional = ~std::uint64_t{0}; }) == Errc::none);
   const std::uint64_t size = honest().make().size();
