@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <charconv>
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <utility>
@@ -256,8 +256,7 @@ class Updated {
   Checksum checksum_;
   std::vector<Leaf> leaves_;
   std::vector<Snapshot> kept_;
-  mutable std::vector<std::uint8_t> checked_;  // by leaf
-  mutable std::mutex mutex_;
+  mutable std::vector<std::atomic<bool>> checked_;  // by leaf
 };
 
 /// Receives the pieces of the base, and passes on the new ones.
@@ -311,8 +310,7 @@ Status Updated::stream(std::size_t number, PieceSink& sink, ReadContext& context
   Pieces pieces(*this, leaf, sink, context);
   STELE_TRY(in_tensor(leaf.base.stream(pieces, context)));
   STELE_TRY(in_tensor(pieces.finish(leaf)));
-  const std::lock_guard lock(mutex_);
-  checked_[number] = 1;
+  checked_[number] = true;
   return {};
 }
 
@@ -337,11 +335,7 @@ class Part final : public PieceSink {
 
 Status Updated::read(std::size_t number, std::uint64_t offset, std::span<std::byte> out, ReadContext& context) const {
   Part part(offset, out);
-  {
-    const std::lock_guard lock(mutex_);
-    if (checked_[number] == 0) offset = UINT64_MAX;
-  }
-  if (offset == UINT64_MAX) return stream(number, part, context);
+  if (!checked_[number]) return stream(number, part, context);
   // The changes before the part are decompressed, too.
   const Leaf& leaf = leaves_[number];
   Changes changes(leaf.packed, encoding_, leaf.base.byte_size());

@@ -30,7 +30,7 @@ Snapshot later(const Snapshot& snapshot, Random& random) {
     auto bytes = std::make_shared<std::string>(content(leaf).value());
     const unsigned rate = random.chance(50) ? 3 : 60;
     for (char& c : *bytes) {
-      if (random.chance(rate)) c = static_cast<char>(c ^ (leaf.dtype() == DType::boolean ? 0 : random.bits()));
+      if (random.chance(rate) && leaf.dtype() != DType::boolean) c = static_cast<char>(random.bits());
     }
     data->leaves[i].provider = {random.chance(50) ? &memory_ops : &read_only_ops, bytes->data(), 0};
     data->keepers.push_back(bytes);

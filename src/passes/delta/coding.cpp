@@ -3,6 +3,7 @@
 #include <atomic>
 #include <bit>
 #include <memory>
+#include <mutex>
 #include <numeric>
 
 #include "base/meter.hpp"
@@ -212,7 +213,7 @@ Result<std::span<const std::byte>> Window::at(std::uint64_t offset, std::size_t 
   if (const auto all = leaf_.view(); !all.empty()) return all.subspan(static_cast<std::size_t>(offset), size);
   if (offset < begin_ || offset + size > begin_ + filled_) {
     const std::uint64_t left = leaf_.byte_size() - offset;
-    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(left, std::max(size, ahead_)));
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(left, std::max(size, ahead)));
     if (memory_.size() < count) memory_ = Bytes(count);
     filled_ = 0;
     STELE_TRY(leaf_.read(offset, memory_.span().first(count), context));

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -107,13 +106,13 @@ Result<std::vector<std::uint64_t>> hashes_of(const Snapshot& snapshot, const Loa
 /// Consecutive reads of a leaf, with few calls.
 class Window {
  public:
-  explicit Window(LeafView leaf, std::size_t ahead = std::size_t{1} << 20) : leaf_(std::move(leaf)), ahead_(ahead) {}
+  explicit Window(LeafView leaf) : leaf_(std::move(leaf)) {}
   /// Returns bytes of the leaf; valid until the next call.
   Result<std::span<const std::byte>> at(std::uint64_t offset, std::size_t size, ReadContext& context);
 
  private:
+  static constexpr std::size_t ahead = std::size_t{1} << 20;  // a frame of a compressed .stele file
   LeafView leaf_;
-  std::size_t ahead_;
   Bytes memory_;
   std::uint64_t begin_ = 0;
   std::size_t filled_ = 0;
@@ -207,8 +206,7 @@ class Decoded {
 
   std::vector<Leaf> leaves_;
   std::vector<Snapshot> kept_;
-  mutable std::vector<std::uint8_t> checked_;  // by leaf, guarded by one of the mutexes
-  mutable std::array<std::mutex, 16> mutexes_;
+  mutable std::vector<std::atomic<bool>> checked_;  // by leaf
   std::size_t chain_;
 };
 
@@ -222,12 +220,10 @@ class Encoded {
   };
   explicit Encoded(std::size_t leaves) { leaves_.reserve(leaves); }
   Provider add(Leaf leaf);
-  void keep(const Snapshot& snapshot) { kept_.push_back(snapshot); }
   const Leaf& leaf(std::size_t i) const noexcept { return leaves_[i]; }
 
  private:
   std::vector<Leaf> leaves_;
-  std::vector<Snapshot> kept_;
 };
 
 /// The result of a comparison of two leaves with one dtype and shape.
