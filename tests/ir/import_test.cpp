@@ -624,10 +624,12 @@ TEST_CASE("import: Einsums that are written as simpler ones") {
   CHECK(bad(operations("ij->k", 1, {2, 2})).code() == Errc::unsupported);
   // Nodes of very many operands stay as they are.
   std::string wide = "a", all = floats(11, "x", {2});
-  std::vector<std::string> same(sanitizers ? 3000 : 20000, "x");
+  std::vector<std::string> same(20000, "x");
   for (std::size_t i = 1; i < same.size(); ++i) wide += ",a";
   for (int i = 0; i < 3; ++i) all += node("Einsum", same, "y" + std::to_string(i), attribute("equation", wide));
-  CHECK(bad(imported(model(all + floats(12, "y2", {})))).code() == Errc::unsupported);
+  if (!sanitizers) {  // they take minutes
+    CHECK(bad(imported(model(all + floats(12, "y2", {})))).code() == Errc::unsupported);
+  }
   for (const char* text :
        {"", "->", ",", ",,,", "...", "....", "i...j...", "->->", "i,,j", "i->j", "ii,ii,ii", "..i.."}) {
     CAPTURE(text);
