@@ -1,6 +1,7 @@
 // CheckpointManager.
 #include <stele/checkpoints/manager.hpp>
 #include <stele/recorders/any.hpp>
+#include <stele/recorders/binary.hpp>
 
 #include "bindings.hpp"
 

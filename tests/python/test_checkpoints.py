@@ -92,8 +92,8 @@ def test_steps_as_deltas(tmp_path: Path) -> None:
     assert [info.base for info in manager.steps()] == [None, 1, 2, None]
     sizes = [info.bytes for info in manager.steps()]
     assert sizes[1] * 10 < sizes[0] and sizes[3] == sizes[0]
-    opened = manager.open_step(3)
-    assert np.array_equal(opened.model["frozen"].numpy(), frozen) and opened.model["trained"].numpy()[0] == 3
+    opened = manager.open(3)
+    assert opened is not None and np.array_equal(opened.model["frozen"].numpy(), frozen) and opened.model["trained"].numpy()[0] == 3
 
 
 def test_due_steps_and_removal(tmp_path: Path) -> None:
