@@ -32,6 +32,7 @@ struct Versions {
     SnapshotBuilder old, now;
     std::minstd_rand random(1);
     std::vector<std::vector<T>> all;
+    all.reserve(2 * count);  // the references below
     for (std::size_t t = 0; t < count; ++t) {
       std::vector<T>&a = all.emplace_back(elements), &b = all.emplace_back(elements);
       for (std::size_t i = 0; i < elements; ++i) {

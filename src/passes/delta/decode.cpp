@@ -74,15 +74,34 @@ Status SparseReader::patch(std::uint64_t offset, std::span<std::byte> bytes, Rea
   for (std::uint64_t at = offset / unit_; at < end;) {
     const std::uint64_t block = at / sparse_block, stop = std::min(end, (block + 1) * sparse_block);
     if (block_ != block || at < passed_) STELE_TRY(begin(block, context));
-    while (next_ < stop) {
-      if (next_ >= at) {
-        std::byte* const to = bytes.data() + (next_ * unit_ - offset);
-        for (std::size_t k = 0; k < unit_; ++k) to[little_endian ? k : unit_ - 1 - k] ^= values_[k * count_ + value_];
-      }
-      ++value_;
+    STELE_TRY(unit_ == 2   ? patch_to<2>(at, stop, offset, bytes.data())
+              : unit_ == 4 ? patch_to<4>(at, stop, offset, bytes.data())
+                           : patch_to<0>(at, stop, offset, bytes.data()));
+    passed_ = at = stop;
+  }
+  return {};
+}
+
+/// Changes the elements from `at` to `stop`. `bytes`: those of the tensor from `offset` on. `Unit`: unit_, or 0.
+template <std::size_t Unit>
+Status SparseReader::patch_to(std::uint64_t at, std::uint64_t stop, std::uint64_t offset, std::byte* bytes) {
+  const std::size_t unit = Unit != 0 ? Unit : unit_;
+  const std::uint64_t block_end = std::min((block_ + 1) * sparse_block, bytes_ / unit);
+  while (next_ < stop) {
+    if (next_ >= at) {
+      std::byte* const to = bytes + (next_ * unit - offset);
+      for (std::size_t k = 0; k < unit; ++k) to[little_endian ? k : unit - 1 - k] ^= values_[k * count_ + value_];
+    }
+    ++value_;
+    // Most gaps are one byte.
+    const std::uint64_t gap = gaps_.empty() ? 255 : static_cast<std::uint64_t>(gaps_.front());
+    if (gap < 255 && value_ < count_ && gap < block_end - after_) {
+      next_ = after_ + gap;
+      after_ = next_ + 1;
+      gaps_ = gaps_.subspan(1);
+    } else {
       STELE_TRY(advance());
     }
-    passed_ = at = stop;
   }
   return {};
 }
@@ -110,11 +129,11 @@ class Decoded::Sink final : public PieceSink {
         std::byte* to = to_.place(done_, now.size());
         if (to == nullptr) to = staging_.data();
         const std::span<std::byte> out(to, now.size());
-        std::memcpy(to, now.data(), now.size());
         if (window_) {
           STELE_TRY_ASSIGN(const auto changes, window_->at(done_, now.size(), context_));
-          xor_bytes(out, changes);
+          for (std::size_t i = 0; i < out.size(); ++i) out[i] = now[i] ^ changes[i];
         } else {
+          std::memcpy(to, now.data(), now.size());
           STELE_TRY(sparse_->patch(done_, out, context_));
         }
         if (leaf_.hash) next_.update(out);

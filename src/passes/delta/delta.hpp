@@ -160,6 +160,8 @@ class SparseReader {
   Status read_table(ReadContext& context);
   Status begin(std::uint64_t block, ReadContext& context);
   Status advance();
+  template <std::size_t Unit>
+  Status patch_to(std::uint64_t at, std::uint64_t stop, std::uint64_t offset, std::byte* bytes);
 
   LeafView leaf_;
   std::uint64_t bytes_;
