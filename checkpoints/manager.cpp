@@ -46,21 +46,7 @@ Result<std::vector<SavedStep>> CheckpointManager::wait() {
 }
 
 Result<std::vector<StepInfo>> CheckpointManager::steps(std::vector<BrokenStep>* broken) const {
-  return detail::guarded([&]() -> Result<std::vector<StepInfo>> {
-    STELE_TRY_ASSIGN(const std::vector<std::int64_t> numbers, state_->numbers());
-    std::vector<StepInfo> found;
-    for (const std::int64_t step : numbers) {
-      auto manifest = state_->manifest(step, detail::steps::Check::sizes);
-      if (manifest) {
-        found.push_back(std::move(manifest->info));
-      } else if (detail::steps::is_of_machine(manifest.error())) {
-        return std::move(manifest).error();
-      } else if (broken != nullptr) {
-        broken->push_back({step, std::move(manifest).error()});
-      }
-    }
-    return found;
-  });
+  return detail::guarded([&] { return state_->list(broken); });
 }
 
 Result<std::optional<StepInfo>> CheckpointManager::latest() const {

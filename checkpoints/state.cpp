@@ -15,6 +15,10 @@ namespace stele::inline v0::detail {
 
 namespace {
 constexpr std::size_t max_chain = 100;  // of steps that are deltas
+
+Error lacks_base(const StepInfo& step, const std::string& why) {
+  return Error(Errc::checksum, "the step is a delta of one that cannot be read: " + why).file(step.folder);
+}
 }  // namespace
 
 ManagerState::ManagerState(std::string folder, std::shared_ptr<const Format> format, PrecisionSpec precision,
@@ -95,11 +99,32 @@ Result<steps::Manifest> ManagerState::manifest(std::int64_t step, steps::Check c
                                         : Result<steps::Manifest>(Error(Errc::limit, "too many deltas on each other"));
     if (!of_base) {
       if (steps::is_of_machine(of_base.error())) return std::move(of_base).error();
-      return Error(Errc::checksum, "the step is a delta of step " + std::to_string(*base) +
-                                       ", which cannot be read: " + of_base.error().to_string())
-          .file(found.info.folder);
+      return lacks_base(found.info, of_base.error().to_string());
     }
     base = of_base->info.base;
+  }
+  return found;
+}
+
+Result<std::vector<StepInfo>> ManagerState::list(std::vector<BrokenStep>* broken) const {
+  STELE_TRY_ASSIGN(const std::vector<std::int64_t> all, numbers());
+  std::vector<StepInfo> found;
+  for (const std::int64_t step : all) {  // a base is before its deltas
+    auto read = place_->manifest(step, steps::Check::sizes);
+    if (read && read->info.base) {
+      const auto at = std::lower_bound(found.begin(), found.end(), *read->info.base,
+                                       [](const StepInfo& info, std::int64_t number) { return info.step < number; });
+      if (at == found.end() || at->step != *read->info.base) {
+        read = lacks_base(read->info, "step " + std::to_string(*read->info.base));
+      }
+    }
+    if (read) {
+      found.push_back(std::move(read->info));
+    } else if (steps::is_of_machine(read.error())) {
+      return std::move(read).error();
+    } else if (broken != nullptr) {
+      broken->push_back({step, std::move(read).error()});
+    }
   }
   return found;
 }
@@ -257,6 +282,7 @@ Result<ManagerState::NewStep> ManagerState::begin_step(std::int64_t step, int si
                         .signal = signal,
                         .state = Value(values.state)};
   if (options_.parts.dry_run) return made;
+  STELE_TRY(detach(step));  // also without deltas: others may be deltas of the step that is replaced
   STELE_TRY_ASSIGN(made.sink, place_->create(step, options_.parts.file.durability));
   return made;
 }
@@ -281,10 +307,6 @@ Result<SavedStep> ManagerState::commit_step(NewStep step, Report report) {
 Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Checkpoint& checkpoint,
                                       const StepValues& values) {
   const Checkpoint sized{with_precision(checkpoint.parameters, precision_), {}, {}, checkpoint.optimizer};
-  if (!options_.parts.dry_run && options_.deltas != 0) {
-    STELE_TRY(refresh());
-    STELE_TRY(detach(step));
-  }
   STELE_TRY_ASSIGN(NewStep made, begin_step(step, signal, steps::byte_size(sized), values));
   const auto bundle = made.sink != nullptr ? made.sink->bundle() : nullptr;
   const auto base = base_for(step);
@@ -351,6 +373,7 @@ Status ManagerState::detach(std::int64_t step) {
     STELE_TRY_ASSIGN(const OpenedStep opened, open(*old));
     NewStep made{std::move(*old), nullptr};
     made.manifest.info.base.reset();
+    made.manifest.info.format = format_->name();
     made.manifest.info.bytes = 0;
     made.manifest.optimizer.clear();
     made.manifest.files.clear();

@@ -42,6 +42,8 @@ class ManagerState {
   Result<std::vector<std::int64_t>> numbers() const { return place_->numbers(); }
   /// Reads and checks the manifest of a step, and those of the steps of which it is a delta.
   Result<steps::Manifest> manifest(std::int64_t step, steps::Check check) const;
+  /// Lists the steps that manifest() accepts, each read once. `broken` may be null. Errors: those of the machine.
+  Result<std::vector<StepInfo>> list(std::vector<BrokenStep>* broken) const;
   Result<OpenedStep> open(const steps::Manifest& manifest) const;
   /// Removes a step. Steps that are deltas of it become whole first.
   Status remove(std::int64_t step);

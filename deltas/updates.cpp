@@ -420,7 +420,7 @@ Result<Update> read_update(const SourcePtr& source, const LoadOptions& options) 
   return update;
 }
 
-/// What the metadata of an update say.
+/// The facts in the metadata of an update.
 struct Facts {
   Encoding encoding = Encoding::xored;
   Checksum checksum = Checksum::xxh3_128;
@@ -663,19 +663,11 @@ Error not_in_layout(const char* text, const std::string& path) {
 
 /// Adds a row for what the two versions have besides tensors, if it differs.
 Status check_rest(const Snapshot& base, const Snapshot& next, bool allow_loss, Report& report) {
-  const auto values = [](const Snapshot& snapshot) {
-    std::map<std::string, Value> all;
-    const auto nodes = snapshot.nodes();
-    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-      if (nodes[i].kind == NodeKind::value) all.emplace(snapshot.path(i), snapshot.value(nodes[i]));
-    }
-    return all;
-  };
   const auto lost = [&](const char* text) -> Status {
     report.add(Report::What::lost, "", text);
     return allow_loss ? Status() : not_in_layout("an update of weights has only tensors", "").found(text);
   };
-  if (values(base) != values(next)) STELE_TRY(lost("values that changed"));
+  if (!detail::delta::same_values(base, next)) STELE_TRY(lost("values that changed"));
   if (base.metadata() != next.metadata()) STELE_TRY(lost("metadata that changed"));
   return {};
 }
@@ -746,6 +738,30 @@ Result<Report> save_folder(const Snapshot& base, const Snapshot& next, Sink& sin
 
 }  // namespace
 
+namespace {
+
+/// Returns true if the metadata of an index have the encoding of an update. Keeps no values of the JSON.
+bool has_encoding(std::string_view text) {
+  detail::json::Reader in(text);
+  std::string scratch;
+  std::string_view key;
+  if (!in.begin_object()) return false;
+  while (in.next_key(key, scratch)) {
+    if (key != "metadata") {
+      if (!in.skip_value()) return false;
+      continue;
+    }
+    if (!in.begin_object()) return false;
+    while (in.next_key(key, scratch)) {
+      if (key == "delta_encoding") return true;
+      if (!in.skip_value()) return false;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 Result<bool> is_update(const Input& update) {
   return detail::guarded(update.name(), [&]() -> Result<bool> {
     const LoadOptions options;
@@ -763,8 +779,7 @@ Result<bool> is_update(const Input& update) {
     if (index->size() > detail::max_index) return false;
     std::string text(static_cast<std::size_t>(index->size()), '\0');
     STELE_TRY(index->read_at(0, std::as_writable_bytes(std::span(text))));
-    const auto parsed = parse_json(text);
-    return parsed && parsed->at("metadata").at("delta_encoding").get() != nullptr;
+    return has_encoding(text);
   });
 }
 

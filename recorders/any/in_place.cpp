@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -285,17 +284,11 @@ class ChangeSink final : public PieceSink {
   std::uint64_t done_ = 0;
 };
 
-/// Writes the journal that makes `next` of `base`. Returns false if nothing changes.
+/// Writes the journal that makes `next` of `base`.
 Status write_journal(const Target& target, const Snapshot& base, const Snapshot& next, const std::string& digest) {
-  const auto rest = [](const Snapshot& snapshot) {
-    std::map<std::string, Value> values;
-    const auto nodes = snapshot.nodes();
-    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-      if (nodes[i].kind == NodeKind::value) values.emplace(snapshot.path(i), snapshot.value(nodes[i]));
-    }
-    return std::pair(values, snapshot.metadata());
-  };
-  if (rest(base) != rest(next)) return not_in_place("values or metadata change, which is not possible in place");
+  if (!detail::delta::same_values(base, next) || base.metadata() != next.metadata()) {
+    return not_in_place("values or metadata change, which is not possible in place");
+  }
   STELE_TRY_ASSIGN(const auto old_names, detail::delta::Names::of(base));
   STELE_TRY_ASSIGN(const auto new_names, detail::delta::Names::of(next));
   if (old_names.digest(base, nullptr) != new_names.digest(next, nullptr)) {

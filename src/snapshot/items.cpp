@@ -53,6 +53,7 @@ std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const 
 
 Result<Items> Items::of(const Snapshot& snapshot) {
   const SnapshotData& data = *snapshot.data();
+  STELE_TRY(not_a_delta(data));  // with other names or fewer tensors, it would fit no base
   Items items;
   items.keepers = {snapshot.data()};
   items.in_order = snapshot.in_order();

@@ -121,6 +121,21 @@ TEST_CASE("deltas: a step that others are deltas of can be removed and saved aga
   CHECK(manager.open_step(5).value().info.metrics.at("loss") == 1);
 }
 
+TEST_CASE("deltas: a manager without them breaks no step that is a delta") {
+  const TempDir dir;
+  {
+    auto manager = manager_in<CompressedRecorder<>>(dir / "run", {.deltas = 10});
+    for (std::int64_t step = 1; step <= 3; ++step) save_model(manager, step);
+  }
+  const Format* const older[] = {find_format("stele")};
+  auto manager = manager_in<SafetensorsRecorder<>>(dir / "run", {.older_formats = older});
+  save_model(manager, 2, 0.5F);
+  CHECK(bases(manager) == Bases{{}, {}, {}});
+  check_step(manager, 2, 0.5F);
+  for (const std::int64_t step : {1, 3}) check_step(manager, step);
+  CHECK(manager.open_step(3).value().info.format == "safetensors");
+}
+
 TEST_CASE("deltas: damage of a step breaks those that need it, and the next step is whole") {
   const TempDir dir;
   auto manager = manager_in<CompressedRecorder<>>(dir / "run", {.deltas = 10});

@@ -10,6 +10,7 @@
 #include "stele/delta.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/stele_reader.hpp"
+#include "stele/transform.hpp"
 #include "support/models.hpp"
 #include "support/random_model.hpp"
 #include "support/sanitizers.hpp"
@@ -271,6 +272,7 @@ TEST_CASE("delta: a delta is not taken for a model") {
   CHECK(!saved(NpzRecorder<>(), delta, lossy));
   CHECK((saved(BinaryRecorder<HalfPrecision>(), delta).error().code() == Errc::invalid_argument));
   CHECK(!delta_info(snapshot_of(base).value()));
+  CHECK(filter(delta, {}).error().code() == Errc::invalid_argument);  // it could lack tensors
   // Readers that know no deltas refuse the file.
   format::MemoryFile memory;
   CHECK(memory.open(file.span()).code == Errc::unsupported);
@@ -367,6 +369,9 @@ TEST_CASE("delta: annotations and tables that lie are errors") {
     CHECK((code == Errc::malformed || code == Errc::checksum));
   }
   auto described = delta.metadata();
+  std::string& promised = described["stele.delta"];
+  promised.replace(promised.find(delta_info(delta)->next), 16, "0123456789abcdef");
+  CHECK(fails(with_metadata(delta, described)) == Errc::checksum);  // as if it lacked a tensor
   for (const char* const text : {"", "{}", R"({"version":2})", R"({"version":1})", "[1]"}) {
     described["stele.delta"] = text;
     CHECK(fails(with_metadata(delta, described)) != Errc::none);

@@ -25,7 +25,8 @@ inline void load_leniently(const stele::Snapshot& snapshot, std::uint64_t total_
   static_cast<void>(stele::load<Branch>(snapshot, options));
 }
 
-/// Whether the first element of each quantized weight can be read: parts that are whole may contradict each other.
+/// Returns true if the first element of each quantized weight can be read: parts that are whole may contradict each
+/// other.
 inline bool composites_agree(const stele::Snapshot& snapshot) {
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const stele::LeafView leaf = snapshot.leaf(i);

@@ -2,6 +2,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -42,6 +43,8 @@ Result<Description> description_of(const Snapshot& snapshot) {
   if (found == snapshot.metadata().end()) {
     return Error(Errc::invalid_argument, "the file is not a delta of weights");
   }
+  constexpr std::size_t max_bytes = 4096;  // three digests
+  if (found->second.size() > max_bytes) return malformed("the description of the delta is too long");
   STELE_TRY_ASSIGN(const Value all, parse_json(found->second));
   const auto version = all.at("version").to<std::int64_t>();
   if (!version) return malformed("the description of the delta has no version");
@@ -221,6 +224,18 @@ Result<std::span<const std::byte>> Window::at(std::uint64_t offset, std::size_t 
     filled_ = count;
   }
   return std::span<const std::byte>(memory_.span()).subspan(static_cast<std::size_t>(offset - begin_), size);
+}
+
+bool same_values(const Snapshot& a, const Snapshot& b) {
+  const auto values = [](const Snapshot& snapshot) {
+    std::map<std::string, Value> all;
+    const auto nodes = snapshot.nodes();
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i].kind == NodeKind::value) all.emplace(snapshot.path(i), snapshot.value(nodes[i]));
+    }
+    return all;
+  };
+  return values(a) == values(b);
 }
 
 Provider zeros() noexcept {

@@ -40,7 +40,7 @@ struct Coding {
   std::uint64_t hash = 0;       ///< XXH3-64 of the new elements in little-endian order
   std::uint64_t base_hash = 0;  ///< of those of the base
   std::string from{};           ///< the path in the base; empty: the same path
-  // Of the tensor; the leaf has others if the encoding is `same` or `sparse`.
+  // Those of the tensor; a leaf of the encoding `same` or `sparse` has others.
   DType dtype = DType::none;
   Shape shape{};
   std::uint64_t bytes = 0;
@@ -242,6 +242,9 @@ Provider zeros() noexcept;
 
 /// Checks the encodings of all tensors of a delta. Errors: malformed, those of reading.
 Status check_delta(const Snapshot& snapshot);
+
+/// Returns true if both have the same values under the same paths.
+bool same_values(const Snapshot& a, const Snapshot& b);
 
 /// Changes a leaf of a snapshot that is being made: its data, and its annotation (removed if null).
 void set_leaf(SnapshotData& data, std::size_t leaf, DType dtype, std::span<const Extent> shape, std::uint64_t bytes,

@@ -213,10 +213,18 @@ Result<Snapshot> applied(const Snapshot& base, const Snapshot& delta) {
   auto data = derived_data(delta);
   auto decoded = std::make_shared<Decoded>(delta.leaf_count(), chain + 1);
   const LeafPaths paths(*delta.data());
+  std::vector<std::uint64_t> next(delta.leaf_count());
+  bool all_known = true;
   for (std::size_t i = 0; i < delta.leaf_count(); ++i) {
     const LeafView leaf = delta.leaf(i);
     STELE_TRY_ASSIGN(Coding coding, coding_of(leaf));
-    if (coding.encoding == Encoding::plain) continue;
+    if (coding.encoding == Encoding::plain) {
+      const auto hash = stored_hash(leaf);
+      all_known = all_known && hash.has_value();
+      next[i] = hash.value_or(0);
+      continue;
+    }
+    next[i] = coding.hash;
     std::string path(paths[i]);
     const auto number = names.find(coding.from.empty() ? path : coding.from);
     const auto contradicts = [&](const char* text) { return Error(Errc::malformed, text).path(path); };
@@ -251,7 +259,14 @@ Result<Snapshot> applied(const Snapshot& base, const Snapshot& delta) {
   const std::uint64_t of_base = base.data()->capacity, of_delta = delta.data()->capacity;
   data->capacity =
       of_base == 0 && of_delta == 0 ? 0 : std::max(of_base, base.byte_size()) + std::max(of_delta, delta.byte_size());
-  return join_composites(finished(std::move(data)));
+  const Snapshot result = finished(std::move(data));
+  if (all_known) {
+    STELE_TRY_ASSIGN(const Names result_names, Names::of(result));
+    if (std::string found = result_names.digest(result, &next); found != description.next) {
+      return wrong("the delta lacks tensors, or has others than it had", description.next, found);
+    }
+  }
+  return join_composites(result);
 }
 
 /// Joins two deltas.
