@@ -6,6 +6,7 @@ import html
 import math
 import operator
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, ValuesView
 from typing import TYPE_CHECKING, Any
@@ -656,14 +657,19 @@ def checked(function: str, **options: Any) -> dict[str, Any]:
 def _identity(path: str, model: Any) -> list[tuple[str, int, int]] | None:
     """Returns names, sizes and times of a file, of the others that store its tensors, or of all files in a folder."""
     try:
-        if os.path.isdir(path):
+        status = os.stat(path)
+        identity = [(".", status.st_size, status.st_mtime_ns)]
+        if stat.S_ISDIR(status.st_mode):
+            identity = []
             files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
         else:
-            files = [path, *sorted(file for file in model.files() if os.path.exists(file) and not os.path.samefile(file, path))]
-        statuses = [(os.path.relpath(file, path), os.stat(file)) for file in files]
+            files = sorted(f for f in model.files() if f != path and os.path.exists(f) and not os.path.samefile(f, path))
+        for file in files:
+            status = os.stat(file)
+            identity.append((os.path.relpath(file, path), status.st_size, status.st_mtime_ns))
     except OSError:
         return None
-    return [(name, status.st_size, status.st_mtime_ns) for name, status in statuses]
+    return identity
 
 
 def _reopen(path: str, options: dict[str, Any], identity: list[tuple[str, int, int]] | None) -> File:
