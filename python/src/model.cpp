@@ -28,6 +28,10 @@ command::Opening opening_of(const nb::dict& options) {
     if (name == "part") opening.part = string_of(value);
     if (name == "limit") opening.limit = string_of(value);
     if (name == "optimizer") opening.optimizer = string_of(value);
+    if (name == "parameters") opening.parameters = string_of(value);
+    if (name == "buffers") {
+      for (const nb::handle pattern : nb::cast<nb::sequence>(value)) opening.buffers.push_back(string_of(pattern));
+    }
     if (name == "parts") opening.parts = nb::cast<bool>(value);
     if (name == "ignore_checksums") opening.ignore_checksums = nb::cast<bool>(value);
   }
@@ -199,7 +203,8 @@ nb::object checkpoint(const Model& model, const nb::str& name, const nb::dict& o
     STELE_TRY_ASSIGN(const LoadOptions load, command::load_options(opening, 0));
     auto opened = open_checkpoint(*format, path, load);
     if (opened) return std::optional<Checkpoint>(*std::move(opened));
-    if (opened.error().code() == Errc::not_found) return std::optional<Checkpoint>();
+    const bool absent = opened.error().code() == Errc::not_found && opening.optimizer.empty();
+    if (absent) return std::optional<Checkpoint>();
     return std::move(opened).error();
   }));
   if (!found) return nb::none();

@@ -163,16 +163,13 @@ def make(
         kind = NotFoundError
     message, hint = _spelled(message), _spelled_hint(hint)
     expected, found = _replaced(expected), _replaced(found)
-    text = ": ".join(part for part in (code, path, message) if part)
-    if expected:
-        text += f": expected {expected}" + (f", found {found}" if found else "")
-    elif found:
-        text += f": found {found}"
+    comparison = ", ".join(f"{word} {part}" for word, part in (("expected", expected), ("found", found)) if part)
+    text = ": ".join(part for part in (code, path, message, comparison) if part)
     if offset is not None:
         text += f" at byte {offset}"
     text += (f" ({file})" if file else "") + (f"; {hint}" if hint else "")
     error = kind(text)
-    error.code, error.message, error.path, error.file = code, message, path, file
+    error.code, error.message, error.path, error.file = code, message or comparison or code.replace("_", " "), path, file
     error.expected, error.found, error.hint, error.offset, error.report = expected, found, hint, offset, report
     if isinstance(error, OSError):
         error.errno, error.filename = _NUMBERS.get(code), file or None

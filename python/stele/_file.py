@@ -8,7 +8,7 @@ import operator
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, ValuesView
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -616,6 +616,7 @@ class _Level(dict[str, Any]):
 
 
 _FLAGS = {"append", "compress", "parts", "allow_loss", "allow_overflow", "overwrite", "dry_run", "ignore_checksums"}
+_PATHS = {"names", "parameters"}
 _NUMBERS = {"threads"}
 _SIZES = {"limit", "shard"}
 
@@ -637,8 +638,13 @@ def checked(function: str, **options: Any) -> dict[str, Any]:
             continue
         if name in _FLAGS:
             result[name] = bool(value)
-        elif name == "names":
+        elif name in _PATHS:
             result[name] = os.fsdecode(value)
+        elif name == "buffers":
+            patterns = [value] if isinstance(value, str) else list(value)
+            if not all(isinstance(pattern, str) for pattern in patterns):
+                raise TypeError(f"{function}: buffers are not strings")
+            result[name] = patterns
         elif isinstance(value, str) and name not in _NUMBERS:
             result[name] = value
         elif name == "quantize" and hasattr(value, "__index__"):
@@ -692,6 +698,9 @@ def open(  # noqa: A001
     limit: str | int | None = None,
     ignore_checksums: bool = False,
     parts: bool = False,
+    optimizer: str | None = None,
+    parameters: str | os.PathLike[str] | None = None,
+    buffers: str | Sequence[str] | None = None,
 ) -> File:
     """Opens a model file of any format. Tensors are read when they are asked for.
 
@@ -705,13 +714,26 @@ def open(  # noqa: A001
             elements.
         ignore_checksums: does not compare the checksums of a PyTorch file.
         parts: shows the codes, scales and zero points of quantized weights, as the file stores them.
+        optimizer, parameters, buffers: of PyTorch checkpoints, for ``checkpoint``: the path of the optimizer; the names
+            in the order of ``parameters()``, as a file; patterns of the tensors that are no parameters.
 
     Raises:
         NotFoundError: the file does not exist (also a FileNotFoundError).
         FormatError: the content is not a model, or damaged (also a ValueError).
         OperatingSystemError: the file cannot be read (also an OSError).
     """
-    options = checked("open", names=names, tag=tag, part=part, limit=limit, ignore_checksums=ignore_checksums, parts=parts)
+    options = checked(
+        "open",
+        names=names,
+        tag=tag,
+        part=part,
+        limit=limit,
+        ignore_checksums=ignore_checksums,
+        parts=parts,
+        optimizer=optimizer,
+        parameters=parameters,
+        buffers=buffers,
+    )
     options = {name: value for name, value in options.items() if value}
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(source)

@@ -240,3 +240,11 @@ def test_messages_are_spelled_for_python(tmp_path: Path) -> None:
         assert not re.search(r"(^|\s)--", text) and " -- " not in text, (number, text)
         assert error.code and error.message, (number, text)
         assert "Traceback" not in text
+
+
+def test_every_error_has_a_message(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"a": [1, 2')
+    with pytest.raises(stele.Error) as error:
+        stele.open(path)
+    assert error.value.message.startswith("expected ") and str(error.value).count("expected ") == 1

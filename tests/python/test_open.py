@@ -726,6 +726,20 @@ def test_the_checkpoint_of_a_file(kind: str, tmp_path: Path) -> None:
         assert checkpoint is None
 
 
+def test_the_optimizer_of_a_pytorch_checkpoint(tmp_path: Path) -> None:
+    adam = Path(__file__).parents[1] / "formats/pytorch/data/adam.pt"
+    names = tmp_path / "names.txt"
+    names.write_text("fc1.weight\nfc1.bias\nfc2.weight\n")
+    for parameters in (names, str(names)):
+        checkpoint = stele.open(adam, parameters=parameters, optimizer="optimizer_state_dict").checkpoint
+        assert checkpoint is not None and list(checkpoint.optimizer["exp_avg"]) == ["fc1.weight", "fc1.bias", "fc2.weight"]
+    for options, found in (({"optimizer": "none"}, "no such part"), ({"buffers": ["fc2*"]}, "number of parameters")):
+        with pytest.raises(stele.Error, match=found):
+            stele.open(adam, **options).checkpoint
+    with pytest.raises(TypeError, match="buffers are not strings"):
+        stele.open(adam, buffers=[1])
+
+
 # --- pickling ---
 
 
