@@ -664,13 +664,14 @@ def _identity(path: str, model: Any) -> list[tuple[str, int, int]] | None:
     """Returns names, sizes and times of a file, of the others that store its tensors, or of all files in a folder."""
     try:
         status = os.stat(path)
-        identity = [(".", status.st_size, status.st_mtime_ns)]
         if stat.S_ISDIR(status.st_mode):
             identity = []
-            files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+            files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
         else:
-            files = sorted(f for f in model.files() if f != path and os.path.exists(f) and not os.path.samefile(f, path))
-        for file in files:
+            identity = [(".", status.st_size, status.st_mtime_ns)]
+            files = [file for file in model.files() if file != path]
+            files = files and [file for file in files if os.path.exists(file) and not os.path.samefile(file, path)]
+        for file in sorted(files) if files else ():
             status = os.stat(file)
             identity.append((os.path.relpath(file, path), status.st_size, status.st_mtime_ns))
     except OSError:
