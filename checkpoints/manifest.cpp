@@ -106,6 +106,9 @@ Result<Manifest> from_value(const Value& root) {
   if (members.find("base") != nullptr) {
     info.base = members.integer("base");
     if (*info.base < 0 || *info.base >= info.step) members.bad("base");
+    const std::int64_t deltas = members.integer("deltas");
+    if (deltas < 1 || deltas > static_cast<std::int64_t>(max_deltas)) members.bad("deltas");
+    info.deltas = static_cast<std::size_t>(deltas);
   }
   if (members.find("signal") != nullptr) info.signal = static_cast<int>(members.integer("signal"));
   for (const auto& [name, metric] : members.map("metrics")) {
@@ -181,7 +184,10 @@ Result<std::string> to_text(const Manifest& manifest) {
   STELE_TRY(member("time_ms", Value(info.time_ms)));
   STELE_TRY(member("library", Value(info.library)));
   STELE_TRY(member("format", Value(info.format)));
-  if (info.base) STELE_TRY(member("base", Value(*info.base)));
+  if (info.base) {
+    STELE_TRY(member("base", Value(*info.base)));
+    STELE_TRY(member("deltas", Value(static_cast<std::int64_t>(info.deltas))));
+  }
   if (info.signal != 0) STELE_TRY(member("signal", Value(std::int64_t{info.signal})));
   Value::Map metrics;
   for (const auto& [name, metric] : info.metrics) metrics.emplace_back(name, Value(metric));

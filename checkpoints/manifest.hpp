@@ -19,6 +19,8 @@ inline constexpr std::string_view manifest_name = "manifest.json";
 /// Maximum size of a manifest (64 MiB), for reading and writing: bounds the memory for its values. This is enough for
 /// the states of ten thousand processes with a std::mt19937 each.
 inline constexpr std::uint64_t max_manifest = std::uint64_t{64} << 20;
+/// Maximum number of steps that are deltas of each other: bounds the time and memory of opening one.
+inline constexpr std::size_t max_deltas = 100;
 
 struct ManifestFile {
   std::string name;

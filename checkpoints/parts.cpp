@@ -199,6 +199,22 @@ Result<Checkpoint> open_parts(const Format& format, const Place& place, const Ma
   return checkpoint;
 }
 
+Result<Checkpoint> joined(const Checkpoint& older, const Checkpoint& newer, const LoadOptions& options) {
+  const auto both = [&](const Snapshot& first, const Snapshot& second) -> Result<Snapshot> {
+    if (!delta_info(second)) return second;
+    return delta_info(first) ? merge_deltas(first, second, options) : apply_delta(first, second);
+  };
+  Checkpoint checkpoint = newer;
+  STELE_TRY_ASSIGN(checkpoint.parameters, both(older.parameters, newer.parameters));
+  for (const auto& [key, arrays] : newer.optimizer.kinds()) {
+    const Snapshot* const old = older.optimizer.find(key);
+    if (old == nullptr) continue;
+    STELE_TRY_ASSIGN(Snapshot part, both(*old, arrays));
+    checkpoint.optimizer.set_snapshot(key, std::move(part));
+  }
+  return checkpoint;
+}
+
 std::uint64_t byte_size(const Checkpoint& checkpoint) {
   std::uint64_t bytes = checkpoint.parameters.byte_size();
   for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) bytes += arrays.byte_size();

@@ -13,9 +13,9 @@
 
 namespace stele::inline v0::detail {
 
-namespace {
-constexpr std::size_t max_chain = 100;  // of steps that are deltas
+using steps::max_deltas;
 
+namespace {
 Error lacks_base(const StepInfo& step, const std::string& why) {
   return Error(Errc::checksum, "the step is a delta of one that cannot be read: " + why).file(step.folder);
 }
@@ -59,9 +59,9 @@ Status ManagerState::start() {
 }
 
 Status ManagerState::check_deltas() const {
-  if (options_.deltas > max_chain) {
+  if (options_.deltas > max_deltas) {
     return Error(Errc::invalid_argument, "too many steps in a row would be deltas")
-        .expected("at most " + std::to_string(max_chain))
+        .expected("at most " + std::to_string(max_deltas))
         .found(std::to_string(options_.deltas));
   }
   if (!steps::stores_deltas(*format_)) {
@@ -95,7 +95,7 @@ Result<steps::Manifest> ManagerState::manifest(std::int64_t step, steps::Check c
   STELE_TRY_ASSIGN(steps::Manifest found, place_->manifest(step, check));
   std::size_t depth = 0;
   for (auto base = found.info.base; base;) {
-    auto of_base = ++depth <= max_chain ? place_->manifest(*base, check)
+    auto of_base = ++depth <= max_deltas ? place_->manifest(*base, check)
                                         : Result<steps::Manifest>(Error(Errc::limit, "too many deltas on each other"));
     if (!of_base) {
       if (steps::is_of_machine(of_base.error())) return std::move(of_base).error();
@@ -310,7 +310,10 @@ Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Check
   STELE_TRY_ASSIGN(NewStep made, begin_step(step, signal, steps::byte_size(sized), values));
   const auto bundle = made.sink != nullptr ? made.sink->bundle() : nullptr;
   const auto base = base_for(step);
-  if (base) made.manifest.info.base = base->info.step;
+  if (base) {
+    made.manifest.info.base = base->info.step;
+    made.manifest.info.deltas = base->info.deltas + 1;
+  }
   auto written = steps::write_parts(*format_, precision_, checkpoint, bundle.get(), path(step), options_.parts,
                                     made.manifest, base ? &base->checkpoint : nullptr);
   if (!written && base && written.error().code() != Errc::cancelled) {
@@ -328,16 +331,6 @@ Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Check
   return commit_step(std::move(made), std::move(report));
 }
 
-std::optional<std::size_t> ManagerState::chain(std::int64_t step) const {
-  std::size_t length = 0;
-  for (std::optional<std::int64_t> at = step; at; ++length) {
-    const auto info = std::find_if(known_.begin(), known_.end(), [&](const StepInfo& i) { return i.step == *at; });
-    if (info == known_.end() || length > max_chain) return std::nullopt;
-    at = info->base;
-  }
-  return length - 1;
-}
-
 std::optional<OpenedStep> ManagerState::base_for(std::int64_t step) const {
   if (options_.deltas == 0 || options_.parts.dry_run) return std::nullopt;
   const StepInfo* newest = nullptr;
@@ -348,8 +341,7 @@ std::optional<OpenedStep> ManagerState::base_for(std::int64_t step) const {
     }
   }
   if (newest == nullptr || newest->format != format_->name()) return std::nullopt;
-  const auto length = chain(newest->step);
-  if (!length || *length >= options_.deltas) return std::nullopt;
+  if (newest->deltas >= options_.deltas) return std::nullopt;
   auto opened = guarded([&]() -> Result<OpenedStep> {
     // Damage of a step would spread to those that are built upon it.
     const auto check = trusted_ == newest->step ? steps::Check::sizes : steps::Check::contents;
@@ -371,22 +363,40 @@ Status ManagerState::detach(std::int64_t step) {
       continue;  // it is broken already
     }
     STELE_TRY_ASSIGN(const OpenedStep opened, open(*old));
-    NewStep made{std::move(*old), nullptr};
-    made.manifest.info.base.reset();
-    made.manifest.info.format = format_->name();
-    made.manifest.info.bytes = 0;
-    made.manifest.optimizer.clear();
-    made.manifest.files.clear();
-    STELE_TRY_ASSIGN(made.sink, place_->create(number, options_.parts.file.durability));
-    SaveOptions as_it_is = options_.parts;
-    as_it_is.metadata.clear();
-    STELE_TRY(steps::write_parts(*format_, {}, opened.checkpoint, made.sink->bundle().get(), path(number), as_it_is,
-                                 made.manifest));
-    STELE_TRY(place_->list(*made.sink, made.manifest));
-    for (const steps::ManifestFile& file : made.manifest.files) made.manifest.info.bytes += file.bytes;
-    STELE_TRY(place_->commit(*made.sink, made.manifest));
-    if (const auto at = find(number); at != known_.end() && at->step == number) *at = made.manifest.info;
+    STELE_TRY(rewrite(*std::move(old), opened.checkpoint, std::nullopt));
   }
+  return {};
+}
+
+Status ManagerState::bypass(std::int64_t step, std::span<const std::int64_t> later) {
+  STELE_TRY_ASSIGN(const steps::Manifest first, manifest(step, steps::Check::contents));
+  STELE_TRY_ASSIGN(const Checkpoint older, steps::open_parts(*format_, *place_, first, options_.load));
+  for (const std::int64_t number : later) {
+    STELE_TRY_ASSIGN(steps::Manifest second, manifest(number, steps::Check::contents));
+    STELE_TRY_ASSIGN(const Checkpoint newer, steps::open_parts(*format_, *place_, second, options_.load));
+    STELE_TRY_ASSIGN(const Checkpoint both, steps::joined(older, newer, options_.load));
+    STELE_TRY(rewrite(std::move(second), both, first.info.base));
+  }
+  return {};
+}
+
+Status ManagerState::rewrite(steps::Manifest manifest, const Checkpoint& parts, std::optional<std::int64_t> base) {
+  const std::int64_t step = manifest.info.step;
+  NewStep made{std::move(manifest), nullptr};
+  made.manifest.info.base = base;
+  if (!base) made.manifest.info.deltas = 0;
+  made.manifest.info.format = format_->name();
+  made.manifest.info.bytes = 0;
+  made.manifest.optimizer.clear();
+  made.manifest.files.clear();
+  STELE_TRY_ASSIGN(made.sink, place_->create(step, options_.parts.file.durability));
+  SaveOptions as_it_is = options_.parts;
+  as_it_is.metadata.clear();
+  STELE_TRY(steps::write_parts(*format_, {}, parts, made.sink->bundle().get(), path(step), as_it_is, made.manifest));
+  STELE_TRY(place_->list(*made.sink, made.manifest));
+  for (const steps::ManifestFile& file : made.manifest.files) made.manifest.info.bytes += file.bytes;
+  STELE_TRY(place_->commit(*made.sink, made.manifest));
+  if (const auto at = find(step); at != known_.end() && at->step == step) *at = made.manifest.info;
   return {};
 }
 
@@ -406,14 +416,17 @@ void ManagerState::apply_policy(SavedStep& saved) {
     saved.not_removed = std::move(kept).error();
     return;
   }
+  // From the newest to the oldest, so that a chain of steps that are not kept becomes one delta.
   for (std::size_t i = known_.size(); i-- > 0;) {
     // Keeps the step just saved even if the folder has later steps from a run that restarted before them.
     if (known_[i].step == saved.info.step) (*kept)[i] = true;
-    if (!(*kept)[i] || !known_[i].base) continue;
-    const auto base = find(*known_[i].base);
-    if (base != known_.end() && base->step == *known_[i].base) {
-      (*kept)[static_cast<std::size_t>(base - known_.begin())] = true;
+    std::vector<std::int64_t> later;
+    for (std::size_t j = i + 1; j < known_.size(); ++j) {
+      if ((*kept)[j] && known_[j].base == known_[i].step) later.push_back(known_[j].step);
     }
+    if ((*kept)[i] || later.empty()) continue;
+    if (options_.compact && known_[i].base && bypass(known_[i].step, later)) continue;
+    (*kept)[i] = true;  // without it, the deltas of it would be lost
   }
   std::vector<std::int64_t> unwanted;  // the newest first, so that no step is removed before the deltas of it
   for (std::size_t i = known_.size(); i-- > 0;) {
@@ -461,7 +474,7 @@ Result<Checkpoint> ManagerState::open_checkpoint(const steps::Manifest& manifest
   }
   std::optional<Checkpoint> base;
   if (manifest.info.base) {
-    if (depth > max_chain) return Error(Errc::limit, "too many deltas on each other").file(manifest.info.folder);
+    if (depth > max_deltas) return Error(Errc::limit, "too many deltas on each other").file(manifest.info.folder);
     STELE_TRY_ASSIGN(const steps::Manifest of_base, place_->manifest(*manifest.info.base, steps::Check::sizes));
     STELE_TRY_ASSIGN(base, open_checkpoint(of_base, depth + 1));
   }

@@ -96,10 +96,12 @@ class ManagerState {
   Result<Checkpoint> open_checkpoint(const steps::Manifest& manifest, std::size_t depth = 0) const;
   /// Opens the step of which `step` can be saved as a delta; nullopt if it must be whole.
   std::optional<OpenedStep> base_for(std::int64_t step) const;
-  /// Returns the number of deltas from the last whole step to this one; nullopt if a step of them is unknown.
-  std::optional<std::size_t> chain(std::int64_t step) const;
   /// Saves the steps that are deltas of this one as whole steps.
   Status detach(std::int64_t step);
+  /// Saves the steps `later`, which are deltas of this one, as deltas of its base.
+  Status bypass(std::int64_t step, std::span<const std::int64_t> later);
+  /// Saves a step again, with these parts.
+  Status rewrite(steps::Manifest manifest, const Checkpoint& parts, std::optional<std::int64_t> base);
   void apply_policy(SavedStep& saved);
   Status drop(std::int64_t step);
   /// Returns false if the system cannot start a thread for background saves.

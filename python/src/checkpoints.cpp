@@ -50,7 +50,7 @@ KeepPolicy keep_of(const nb::dict& rules) {
 class Manager {
  public:
   Manager(const nb::str& name, const std::string& format, const nb::dict& keep, std::int64_t every,
-          std::uint64_t max_bytes, std::size_t deltas) {
+          std::uint64_t max_bytes, std::size_t deltas, bool compact) {
     const std::string folder = string_of(name);
     ManagerOptions options;
     const Format* const chosen = find_format(format);
@@ -60,6 +60,7 @@ class Manager {
     options.save = save_when::every_steps(every);
     options.max_bytes = max_bytes;
     options.deltas = deltas;
+    options.compact = compact;
     if (deltas != 0 && format == "stele") options.parts.format = CompressedSteleFormat();
     options.older_formats = formats();
     manager_.emplace(unwrap(without_gil([&] { return CheckpointManager::open(folder, std::move(options)); })));
@@ -141,7 +142,7 @@ void bind_checkpoints(nb::module_& module) {
   nb::class_<Manager>(module, "Manager")
       .def(nb::init<const nb::str&, const std::string&, const nb::dict&, std::int64_t, std::uint64_t, std::size_t>(),
            nb::arg("folder"), nb::arg("format"), nb::arg("keep"), nb::arg("every"), nb::arg("max_bytes"),
-           nb::arg("deltas"))
+           nb::arg("deltas"), nb::arg("compact"))
       .def("due", &Manager::due, nb::arg("step"))
       .def("save", &Manager::save, nb::arg("step"), nb::arg("model"), nb::arg("optimizer"), nb::arg("metrics"),
            nb::arg("state"))

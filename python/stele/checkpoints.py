@@ -73,6 +73,8 @@ class CheckpointManager:
         max_bytes: the most that all steps may take; 0: no maximum.
         deltas: how many steps in a row store only what changed since the step before; 0: none. At most 100; for the
             format ``"stele"``, which is compressed then, and ``"json"``.
+        compact: joins the deltas of steps that are not kept with those of the steps after them, after each save, so that
+            only whole steps stay in addition to the kept ones.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class CheckpointManager:
         every: int = 1,
         max_bytes: int = 0,
         deltas: int = 0,
+        compact: bool = False,
     ) -> None:
         rules = dict(keep or {})
         unknown = set(rules) - {"latest", "best", "every_steps", "every_seconds"}
@@ -99,7 +102,7 @@ class CheckpointManager:
                 raise ValueError("keep: best is (number, metric, 'lower' or 'higher')") from None
             _check_direction(better)
             rules["best"] = (operator.index(number), str(metric), better)
-        self._manager = _stele.Manager(os.fsdecode(folder), format, rules, every, max_bytes, deltas)
+        self._manager = _stele.Manager(os.fsdecode(folder), format, rules, every, max_bytes, deltas, compact)
         # Before the interpreter ends: the thread of a background save cannot outlive it.
         weakref.finalize(self, _finish, self._manager, os.getpid())
 

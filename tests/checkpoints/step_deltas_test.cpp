@@ -106,6 +106,33 @@ TEST_CASE("deltas: a step stays as long as a kept step needs it") {
   }
 }
 
+TEST_CASE("deltas: those of steps that are not kept are joined on request") {
+  const TempDir dir;
+  for (const bool background : {false, true}) {
+    const std::string run = dir / (background ? "background" : "run");
+    auto manager = manager_in<CompressedRecorder<>>(
+        run, {.keep = keep::latest(2) | keep::every_steps(3), .deltas = 5, .compact = true});
+    for (std::int64_t step = 1; step <= 9; ++step) {
+      CAPTURE(step);
+      if (background) {
+        const Model model = model_at(step), moments = model_at(step * 3);
+        REQUIRE(manager.save_async(step, checkpoint_of(model, StateKind("M", moments)).value()));
+        REQUIRE(manager.wait());
+      } else {
+        CHECK(!save_model(manager, step).not_removed);
+      }
+      for (const std::int64_t number : numbers(manager)) check_step(manager, number);
+      if (step == 5) CHECK(numbers(manager) == std::vector<std::int64_t>{1, 3, 4, 5});
+    }
+    CHECK(numbers(manager) == std::vector<std::int64_t>{1, 3, 6, 7, 8, 9});
+    CHECK(bases(manager) == Bases{{}, 1, 3, {}, 7, 8});  // step 7 is whole: after five steps as deltas
+    const std::vector<StepInfo> all = manager.steps().value();
+    CHECK(all[2].bytes * 20 < all[0].bytes);
+    CHECK(all[2].metrics.count("loss") == (background ? 0 : 1));
+    CHECK(all[2].deltas == 5);
+  }
+}
+
 TEST_CASE("deltas: a step that others are deltas of can be removed and saved again") {
   const TempDir dir;
   auto manager = manager_in<CompressedRecorder<>>(dir / "run", {.deltas = 10});
@@ -195,10 +222,12 @@ TEST_CASE("deltas: managers that cannot store them are refused, and manifests th
   const std::string good((std::istreambuf_iterator<char>(in)), {});
   in.close();
   REQUIRE(good.find("\"base\": 1") != good.npos);
-  for (const char* const other : {"\"base\": 2", "\"base\": 7", "\"base\": -1", "\"base\": 0", "\"base\": null"}) {
+  for (const std::string other : {"\"base\": 2", "\"base\": 7", "\"base\": -1", "\"base\": 0", "\"base\": null",
+                                  "\"deltas\": 0", "\"deltas\": 101", "\"deltas\": \"1\""}) {
     CAPTURE(other);
     std::string bad = good;
-    bad.replace(bad.find("\"base\": 1"), 9, other);
+    const std::string member = other.substr(0, other.find(' ')) + " 1";
+    bad.replace(bad.find(member), member.size(), other);
     detail::json::seal(bad);
     std::ofstream(file) << bad;
     CHECK(!manager.verify(2));

@@ -76,7 +76,8 @@ CheckpointManager open(const std::string& folder) {
                                   .save = save_when::every_steps(3),
                                   .parts = {.threads = 2},
                                   .staging_bytes = 100'000,
-                                  .deltas = deltas<R>})
+                                  .deltas = deltas<R>,
+                                  .compact = true})
       .value();
 }
 

@@ -94,6 +94,10 @@ def test_steps_as_deltas(tmp_path: Path) -> None:
     assert sizes[1] * 10 < sizes[0] and sizes[3] == sizes[0]
     opened = manager.open(3)
     assert opened is not None and np.array_equal(opened.model["frozen"].numpy(), frozen) and opened.model["trained"].numpy()[0] == 3
+    manager = stele.CheckpointManager(tmp_path / "compact", deltas=5, compact=True, keep={"latest": 1})
+    for step in range(1, 5):
+        manager.save(step, {"frozen": frozen, "trained": np.full(10, step, np.float32)})
+    assert [(info.step, info.base) for info in manager.steps()] == [(1, None), (4, 1)]
 
 
 def test_due_steps_and_removal(tmp_path: Path) -> None:

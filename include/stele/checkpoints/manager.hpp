@@ -93,6 +93,10 @@ struct ManagerOptions {
   /// is a delta of it. 0: every step is whole. At most 100. For formats that store deltas (a CompressedRecorder); not
   /// for several processes.
   std::size_t deltas = 0;
+  /// After a save, joins the deltas of steps that are not kept with those of the steps after them, so that only whole
+  /// steps stay in addition to the kept ones. Reads and writes these deltas again; in background saves, so does the
+  /// background thread.
+  bool compact = false;
   /// Formats of older steps in the folder, if they differ from the manager's: stele::formats() for all of them.
   std::span<const Format* const> older_formats{};
 };

@@ -27,6 +27,7 @@ struct StepInfo {
   int signal = 0;                           ///< the signal that triggered the save; 0: none
   std::uint64_t bytes = 0;                  ///< size of all files except the manifest
   std::optional<std::int64_t> base{};       ///< the step that its parts are deltas of; nullopt: the step is whole
+  std::size_t deltas = 0;                   ///< number of steps since the last whole one; 0: the step is whole
   Value state{};                            ///< a map: state of random number generators, position in the data, …
 };
 
