@@ -140,7 +140,8 @@ class Manager {
 
 void bind_checkpoints(nb::module_& module) {
   nb::class_<Manager>(module, "Manager")
-      .def(nb::init<const nb::str&, const std::string&, const nb::dict&, std::int64_t, std::uint64_t, std::size_t>(),
+      .def(nb::init<const nb::str&, const std::string&, const nb::dict&, std::int64_t, std::uint64_t, std::size_t,
+                    bool>(),
            nb::arg("folder"), nb::arg("format"), nb::arg("keep"), nb::arg("every"), nb::arg("max_bytes"),
            nb::arg("deltas"), nb::arg("compact"))
       .def("due", &Manager::due, nb::arg("step"))

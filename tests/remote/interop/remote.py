@@ -7,10 +7,11 @@ remote.py STELE WORK [CHECK...]    STELE: the command; WORK: a folder for files 
     signer  versitygw, which verifies signatures (built with Go below WORK; without Go it is skipped)
     web     nginx with TLS: ranges, certificates, the cost of an inspect; http.server: no ranges
     kills   the command is killed while it saves over an object: the old object or the new one
+    steps   training runs (in Python) are killed while they save steps; every run resumes the last saved one
     lost    a store that refuses some requests of an upload
     faults  a proxy that cuts, delays and refuses 30 % of the requests
 
-Packages: requirements.txt; nginx and openssl from the system. All takes about four minutes.
+Packages: requirements.txt; nginx and openssl from the system. All takes about ten minutes.
 """
 import sys
 import time
@@ -19,11 +20,12 @@ from pathlib import Path
 
 from common import Failure, Stele
 from faults import check_faults, check_kills, check_lost_parts
+from steps import check_steps
 from stores import check_moto, check_signer
 from web import check_web
 
 MAX_MESSAGE = 1500  # characters
-CHECKS = {"stores": check_moto, "signer": check_signer, "web": check_web, "kills": check_kills,
+CHECKS = {"stores": check_moto, "signer": check_signer, "web": check_web, "kills": check_kills, "steps": check_steps,
           "lost": check_lost_parts, "faults": check_faults}
 
 
