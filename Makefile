@@ -46,6 +46,7 @@
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
+#   make interop-mxnet        files both ways against MXNet; interop-caffe, interop-darknet: files against OpenCV (Python, 300 MB each)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
@@ -332,8 +333,17 @@ prepare_dl4j = tools/deps.sh dl4j
 build_dl4j = interop_samediff interop_operators
 run_dl4j = tests/formats/samediff/interop/dl4j.sh build/dev
 
+build_caffe = stele_command
+run_caffe = $(python) tests/formats/caffe/interop/caffe_files.py check build/dev/tools/stele/stele
+
+build_darknet = stele_command
+run_darknet = $(python) tests/formats/darknet/interop/darknet_files.py check build/dev/tools/stele/stele
+
 build_flax = stele_command
 run_flax = $(python) tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele
+
+build_mxnet = stele_command
+run_mxnet = $(python) tests/formats/mxnet/interop/mxnet_files.py check build/dev/tools/stele/stele
 
 # llama-cpp-python is built from its sources: 12 minutes on two cores.
 build/interop-gguf/installed: export CMAKE_ARGS = -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF \

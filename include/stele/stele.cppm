@@ -26,8 +26,11 @@ module;
 #include "stele/quantized.hpp"
 #include "stele/recorders/archive.hpp"
 #include "stele/recorders/burn.hpp"
+#include "stele/recorders/caffe.hpp"
+#include "stele/recorders/darknet.hpp"
 #include "stele/recorders/flax.hpp"
 #include "stele/recorders/gguf.hpp"
+#include "stele/recorders/mxnet.hpp"
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/numpy.hpp"
 #include "stele/recorders/onnx.hpp"
@@ -99,6 +102,8 @@ using v0::apply_in_place, v0::archive_tags, v0::burn_header, v0::burn_optimizer,
     v0::burnpack_optimizer_record, v0::find_format, v0::format_families, v0::format_of_content, v0::format_of_path,
     v0::formats, v0::open_archive, v0::open_with_deltas, v0::open_samediff, v0::paddle_program, v0::quantize_gguf,
     v0::remove_archive_tag, v0::save, v0::settings_of_pytorch_alone, v0::write_to, v0::written_size;
+using v0::CaffeFormat, v0::CaffeRecorder, v0::DarknetFormat, v0::DarknetOptions, v0::DarknetRecorder, v0::MxnetFormat,
+    v0::MxnetNames, v0::MxnetOptions, v0::MxnetRecorder;
 using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorder, v0::BinaryRecorder,
     v0::BurnDoublePrecision, v0::BurnEncoding, v0::BurnEra, v0::BurnFormat, v0::BurnFullPrecision,
     v0::BurnHalfPrecision, v0::BurnHeader, v0::BurnOptimizer, v0::BurnOptimizerRecord, v0::BurnOptions, v0::BurnRanked,

@@ -26,9 +26,12 @@ class Stele(CMakePackage):
             (
                 "archive",
                 "burn",
+                "caffe",
+                "darknet",
                 "flax",
                 "gguf",
                 "json",
+                "mxnet",
                 "nnef",
                 "numpy",
                 "onnx",

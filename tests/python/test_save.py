@@ -33,6 +33,7 @@ HOLDS = {
     **dict.fromkeys(["burn-bin", "burn-bin.gz"], []),  # stores modules alone
     **dict.fromkeys(["flax", "npz"], WHOLE),
     "gguf": [*FLOATS, "i64", "i32", "i16", "i8", "bf16"],
+    "mxnet": [*COMMON, "bf16"],
     **dict.fromkeys(["json", "json.zst", "json.gz", "stele"], DTYPES),
     **dict.fromkeys(["nnef", "nnef-tgz", "nnef-tensor"], COMMON),
     "npy": [*COMMON, "c64", "c128"],

@@ -14,9 +14,12 @@ required_conan_version = ">=2.4"
 FORMATS = {
     "archive": ["zlib", "libdeflate", "flatbuffers"],
     "burn": ["zlib", "libdeflate"],
+    "caffe": [],
+    "darknet": [],
     "flax": [],
     "gguf": [],
     "json": ["zlib", "libdeflate", "zstd"],
+    "mxnet": [],
     "nnef": ["zlib", "libdeflate"],
     "numpy": ["zlib", "libdeflate"],
     "onnx": [],

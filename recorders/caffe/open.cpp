@@ -1,0 +1,44 @@
+// Reads a network's blobs into a Snapshot.
+#include <utility>
+
+#include "encodings/caffe/network.hpp"
+#include "passes/byte_order.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/tensor_index.hpp"
+#include "stele/recorders/caffe.hpp"
+#include "stele/sink.hpp"
+
+namespace stele::inline v0 {
+
+namespace caffe = detail::caffe;
+
+const Capabilities& CaffeFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.max_rank = 32,
+                                    .holds = [](DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }};
+  return can;
+}
+
+bool CaffeFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
+  return caffe::is_network(head, size);
+}
+
+Result<Snapshot> CaffeFormat::open(SourcePtr source, const OpenContext& context) const {
+  detail::IndexBudget memory(context.options().limits, source->size());
+  SnapshotBuilder builder;
+  builder.set_flat();
+  STELE_TRY_ASSIGN(const caffe::Contents contents,
+                   caffe::read_network(source, memory, [&](const detail::TensorEntry& entry) {
+                     return detail::add_entry(builder, entry, memory);
+                   }));
+  STELE_TRY(detail::sort_names(builder));
+  builder.data().left_out.emplace_back(detail::graph_part);
+  if (contents.gradients) builder.data().left_out.emplace_back("gradients");
+  builder.keep(std::move(source));
+  return detail::in_host_order(builder.finish());
+}
+
+Status CaffeFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
+  return Error(Errc::unsupported, "files of the format caffe are only read, not written").file(sink.name());
+}
+
+}  // namespace stele::inline v0

@@ -1,0 +1,29 @@
+// One recorder alone: Caffe's files, which it only reads.
+#include <stele/recorders/caffe.hpp>
+
+#include <cstddef>
+#include <cstdlib>
+#include <span>
+#include <string_view>
+
+#include "model.hpp"
+
+namespace {
+
+// A network with one layer `a` of the type Bias, whose blob has the element 1.
+constexpr std::string_view network(
+    "\xa2\x06\x13\x0a\x01"
+    "a\x12\x04"
+    "Bias\x3a\x08\x2a\x04\x00\x00\x80\x3f\x08\x01",
+    22);
+
+}  // namespace
+
+int main() {
+  const stele::CaffeRecorder<> recorder;
+  const stele::Snapshot all = recorder.open(std::as_bytes(std::span(network))).value();
+  const auto w = all.find("a.0");
+  float element = 0;
+  if (!w || !w->read(0, std::as_writable_bytes(std::span(&element, 1)))) return EXIT_FAILURE;
+  return element == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
