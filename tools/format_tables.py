@@ -12,10 +12,21 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# What the formats hold that README.md lists in one row.
+SMALL = "parameters: only read"
 
 
 def table(titles, rows):
     return f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def joined(rows):
+    """Return the rows of README.md, with one row for all small formats."""
+    small = [row for row in rows if row[-1] == SMALL]
+    if len(small) < 2:
+        return rows
+    cells = [separator.join(column) for separator, column in zip((", ", ", ", "; "), zip(*small))]
+    return [row for row in rows if row[-1] != SMALL] + [[*cells, SMALL]]
 
 
 def main() -> int:
@@ -38,7 +49,8 @@ def main() -> int:
     for name, (docs, columns) in pages.items():
         page = ROOT / name
         before = page.read_text(encoding="utf-8")
-        made = table(columns, ([row[column] for column in columns] for row in rows(docs)))
+        cells = [[row[column] for column in columns] for row in rows(docs)]
+        made = table(columns, joined(cells) if name == "README.md" else cells)
         after, count = re.subn(r"(<!-- formats: tools/format_tables.py -->\n).*?(?=<!-- end -->)", lambda m: m[1] + made, before, flags=re.S)
         if count != 1:
             sys.exit(f"{name} has no place for the table")
