@@ -33,6 +33,7 @@ class Stele(CMakePackage):
                 "numpy",
                 "onnx",
                 "paddle",
+                "pickle",
                 "pytorch",
                 "safetensors",
                 "samediff",
