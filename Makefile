@@ -46,6 +46,7 @@
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
+#   make interop-pickle       pickles of PaddlePaddle and NumPy (Python, in build/interop-pickle, 900 MB)
 #   make interop-mxnet        files both ways against MXNet; interop-caffe, interop-darknet: files against OpenCV (Python, 300 MB each)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
@@ -333,6 +334,8 @@ prepare_dl4j = tools/deps.sh dl4j
 build_dl4j = interop_samediff interop_operators
 run_dl4j = tests/formats/samediff/interop/dl4j.sh build/dev
 
+build_pickle = stele_command
+run_pickle = $(python) tests/formats/pickle/interop/pickle_files.py check build/dev/tools/stele/stele
 build_caffe = stele_command
 run_caffe = $(python) tests/formats/caffe/interop/caffe_files.py check build/dev/tools/stele/stele
 

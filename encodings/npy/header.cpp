@@ -9,6 +9,23 @@
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::numpy {
+const char* refused(char kind) noexcept {
+  switch (kind) {
+    case 'O':
+      return "the array contains pickled Python objects";
+    case 'S':
+    case 'a':
+    case 'U':
+    case 'T':
+      return "the array contains strings";
+    case 'M':
+    case 'm':
+      return "the array contains dates or durations";
+    default:
+      return "stele has no such dtype";
+  }
+}
+
 namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
@@ -49,24 +66,6 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 /// Returns an excerpt of the file for a message.
 std::string shown(std::string_view text) { return std::string(text.substr(0, 80)); }
-
-/// Returns the reason why stele cannot read elements of this kind as a tensor.
-const char* refused(char kind) {
-  switch (kind) {
-    case 'O':
-      return "the array contains pickled Python objects";
-    case 'S':
-    case 'a':
-    case 'U':
-    case 'T':
-      return "the array contains strings";
-    case 'M':
-    case 'm':
-      return "the array contains dates or durations";
-    default:
-      return "stele has no such dtype";
-  }
-}
 
 /// Parses the literal. Python accepts more than NumPy writes; this grammar covers the output of NumPy and similar
 /// programs:
@@ -183,10 +182,9 @@ class Literal {
     STELE_TRY_ASSIGN(const std::string_view text, string());
     const char byte_order = text.empty() ? '\0' : text[0];
     const std::string_view type = text.substr(text.empty() ? 0 : 1);
-    const auto same = [&](const auto& pair) { return pair.second == type; };
-    if (const auto found = std::find_if(types.begin(), types.end(), same); found != types.end()) {
-      array.dtype = found->first;
-      array.element_size = stele::element_size(found->first);
+    if (const DType known = dtype_of(type); known != DType::none) {
+      array.dtype = known;
+      array.element_size = stele::element_size(known);
     } else if (type == "V1" || type == "V2") {
       array.element_size = type == "V1" ? 1 : 2;
     } else if (type == "f1") {  // ml_dtypes writes only this 8-bit float as a typed number; NumPy cannot read it
@@ -294,6 +292,11 @@ Result<Array> parse(std::span<const std::byte> header, std::uint64_t size) {
   }
   array.bytes = *bytes;
   return array;
+}
+
+DType dtype_of(std::string_view type) noexcept {
+  const auto found = std::find_if(types.begin(), types.end(), [&](const auto& pair) { return pair.second == type; });
+  return found != types.end() ? found->first : DType::none;
 }
 
 bool has(DType dtype) noexcept {

@@ -43,6 +43,10 @@ Result<std::span<const std::byte>> header_of(const Source& source, std::uint64_t
 /// truncated, unsupported (elements that are not numbers).
 Result<Array> parse(std::span<const std::byte> header, std::uint64_t size);
 
+/// Returns the dtype of a type name of NumPy without a byte order ("f4"), or DType::none.
+DType dtype_of(std::string_view type) noexcept;
+/// Returns the reason why an array of this kind ('O', 'U', …) is not a tensor.
+const char* refused(char kind) noexcept;
 /// Returns true if NumPy has this dtype.
 bool has(DType dtype) noexcept;
 /// Returns true if NumPy stores elements of this dtype as untyped bytes.

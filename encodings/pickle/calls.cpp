@@ -183,7 +183,11 @@ Result<Ref> Machine::call_plain(Ref callable, Ref args, bool is_new) {
   if (module != "builtins") return no_ref;
   if (name == "dict") return call_dict(callable, args);
   if (name == "list") return call_sequence(Kind::list, args);
-  if (name == "tuple") return call_sequence(Kind::tuple, args);
+  if (name == "tuple") {
+    STELE_TRY_ASSIGN(const Ref r, call_sequence(Kind::tuple, args));
+    if (r != no_ref && in_place_) out_.nodes_[r].callable = callable;
+    return r;
+  }
   if (name == "set" || name == "frozenset") return call_sequence(Kind::set, args);
   if (name == "bytes" || name == "bytearray") return call_bytes(args, name == "bytearray");
   return no_ref;
@@ -240,6 +244,12 @@ Result<Ref> Machine::call_bytes(Ref args, bool is_array) {
 Result<Ref> Machine::encode(Ref text, Ref encoding) {
   if (kind(text) != Kind::string || kind(encoding) != Kind::string) return no_ref;
   if (out_.text(encoding) != "latin1" && out_.text(encoding) != "latin-1") return no_ref;
+  if (in_place_) {
+    Node node = out_.nodes_[text];
+    node.number = Objects::in_source_;
+    node.kind = Kind::bytes;
+    return make(node);
+  }
   const auto begin = static_cast<std::size_t>(out_.nodes_[text].number);
   const std::size_t end = begin + out_.text(text).size();
   std::string& all = out_.text_;

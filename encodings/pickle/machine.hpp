@@ -17,7 +17,7 @@ namespace stele::inline v0::detail::pickle {
 /// Maximum length of an integer (64 KiB): the cursor provides it in one piece.
 inline constexpr std::uint64_t max_integer_bytes = Cursor::max_taken_bytes;
 /// Maximum length of the name of a module, class or function (4 KiB): bounds error messages and reports.
-inline constexpr std::uint64_t max_name_bytes = 4096;
+inline constexpr std::uint64_t max_name_bytes = max_kept_string;
 /// Maximum difference of a memo entry's number and the number of operations so far (65,536: 256 KiB). A pickler counts
 /// its entries, so their numbers are below that of the operations, except in a pickle that continues another pickle's
 /// memo.
@@ -37,7 +37,9 @@ Name name_in_python3(Name name) noexcept;
 /// pickle, unless calls copy their arguments (see calls.cpp); the memory budget bounds these.
 class Machine {
  public:
-  Machine(Cursor& in, IndexBudget& memory) noexcept : in_(in), memory_(memory) { integers_.fill(no_ref); }
+  Machine(Cursor& in, IndexBudget& memory, bool in_place) noexcept : in_(in), memory_(memory), in_place_(in_place) {
+    integers_.fill(no_ref);
+  }
   Result<Objects> run();
 
  private:
@@ -76,7 +78,7 @@ class Machine {
   Status put_integer(std::int64_t value);
   /// Removes the topmost mark; returns the index of the first value after it.
   Result<std::size_t> unmark();
-  /// Reads `size` bytes into the text; returns a node of that kind.
+  /// Reads `size` bytes into the text, or leaves them in the source; returns a node of that kind.
   Result<Node> text(Kind kind, std::uint64_t size);
   /// Appends bytes to the text.
   Status keep(const char* bytes, std::size_t size);
@@ -145,6 +147,7 @@ class Machine {
 
   Cursor& in_;
   IndexBudget& memory_;
+  const bool in_place_;
   Objects out_;
   Refs stack_;
   std::vector<std::uint32_t> marks_;  // sizes of the stack at the marks

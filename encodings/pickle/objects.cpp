@@ -13,8 +13,15 @@ double Objects::real(Ref r) const noexcept { return std::bit_cast<double>(nodes_
 
 std::string_view Objects::text(Ref r) const noexcept {
   const Node& node = nodes_[r];
+  if (node.number == in_source_) return {};
   return std::string_view(text_).substr(static_cast<std::size_t>(node.number),
                                         static_cast<std::size_t>(wide(node.first_item, node.item_count)));
+}
+
+Objects::Place Objects::place(Ref r) const noexcept {
+  const Node& node = nodes_[r];
+  return {wide(node.first_entry, node.entry_count & ~latin1_), wide(node.first_item, node.item_count),
+          (node.entry_count & latin1_) != 0};
 }
 
 std::string_view Objects::module(Ref r) const noexcept {

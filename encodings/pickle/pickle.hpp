@@ -60,8 +60,18 @@ class Objects {
   bool boolean(Ref r) const noexcept { return nodes_[r].number != 0; }
   std::int64_t integer(Ref r) const noexcept { return static_cast<std::int64_t>(nodes_[r].number); }
   double real(Ref r) const noexcept;
-  /// Returns a string, bytes, or a big integer (two's complement, little-endian).
+  /// Returns a string, bytes, or a big integer (two's complement, little-endian). Empty if read_in_place() left the
+  /// text in the source.
   std::string_view text(Ref r) const noexcept;
+  /// The position of a string or of bytes in the source.
+  struct Place {
+    std::uint64_t offset = 0, size = 0;
+    bool latin1 = false;  // bytes that are stored in UTF-8 as characters below 256, or a string
+  };
+  /// Returns the position of a string or of bytes that read_in_place() has read.
+  Place place(Ref r) const noexcept;
+  /// Returns true if read_in_place() left the string or the bytes in the source.
+  bool in_source(Ref r) const noexcept { return nodes_[r].number == in_source_; }
   /// Returns the parts of a global: "torch._utils" and "_rebuild_tensor_v2". Names of Python 2 (in protocol 2) are
   /// converted to those of Python 3: `copy_reg` to `copyreg`, `__builtin__` to `builtins`.
   std::string_view module(Ref r) const noexcept;
@@ -76,7 +86,8 @@ class Objects {
   /// Returns the value of the dict's last entry with that string as its key, or no_ref. Takes linear time.
   Ref find(Ref dict, std::string_view key) const noexcept;
 
-  /// Returns the called name of an object; the class of a dict if it is not `dict`; else no_ref.
+  /// Returns the called name of an object; the class of a dict if it is not `dict`; `tuple` for a tuple that a call
+  /// made, if read_in_place() has read it; else no_ref.
   Ref callable(Ref r) const noexcept;
   /// Returns the arguments of an object's call as a tuple (for NEWOBJ_EX without the keywords); those of a defaultdict,
   /// which begin with its factory; the id of a persistent; else no_ref.
@@ -92,7 +103,8 @@ class Objects {
   friend class Machine;
   // Has 40 bytes. For a text, `number` is the offset in text_; first_item (low half) and item_count (high half) are the
   // length. For a global, number and first_item are the offset and length of the module, and args (low half), state
-  // (high half) and item_count are those of the name.
+  // (high half) and item_count are those of the name. For a string or bytes, first_entry (low half) and entry_count
+  // (high half) are the position in the source, with latin1_ for Place::latin1.
   struct Node {
     std::uint64_t number = 0;
     Kind kind = Kind::none;
@@ -100,6 +112,8 @@ class Objects {
     std::uint32_t first_item = 0, item_count = 0;
     std::uint32_t first_entry = 0, entry_count = 0;
   };
+  static constexpr std::uint64_t in_source_ = UINT64_MAX;  // the `number` of a text that is not in text_
+  static constexpr std::uint32_t latin1_ = 0x80000000U;
   std::vector<Node> nodes_;
   std::vector<Ref> items_;
   std::string text_;
@@ -119,6 +133,11 @@ std::optional<unsigned> protocol(std::span<const std::byte> head) noexcept;
 /// tuple, set, frozenset, bytes and bytearray with arguments that a pickler writes; `_codecs.encode(text, 'latin1')`.
 /// `copyreg._reconstructor(cls, object, None)` gives an object of `cls` without arguments.
 Result<Objects> read(Cursor& in, IndexBudget& memory);
+/// Like read(), but leaves bytes, and strings longer than max_kept_string, in the source, without reading them: they
+/// may be the elements of arrays.
+Result<Objects> read_in_place(Cursor& in, IndexBudget& memory);
+/// Maximum length of a string that read_in_place() keeps in memory (4 KiB): as long as a name.
+inline constexpr std::uint64_t max_kept_string = 4096;
 
 /// Writes a pickle of protocol 2, like CPython's pickler but without a memo for values: each call appends one
 /// operation. Strings that the caller repeats (names of modules and classes) are memoized.

@@ -218,6 +218,7 @@ Result<std::size_t> Machine::unmark() {
 }
 
 std::string_view Machine::text(const Node& node) const noexcept {
+  if (node.number == Objects::in_source_) return {};
   const std::uint64_t size = node.first_item | std::uint64_t{node.item_count} << 32;
   return std::string_view(out_.text_).substr(static_cast<std::size_t>(node.number), static_cast<std::size_t>(size));
 }
@@ -228,10 +229,18 @@ Result<Objects::Node> Machine::text(Kind kind, std::uint64_t size) {
         .expected(std::to_string(size) + " bytes")
         .found(std::to_string(in_.left()));
   }
-  const Node node{.number = out_.text_.size(),
+  const std::uint64_t at = in_.position();
+  const bool left = in_place_ && (kind == Kind::bytes || size > max_kept_string);
+  const Node node{.number = left ? Objects::in_source_ : out_.text_.size(),
                   .kind = kind,
                   .first_item = static_cast<std::uint32_t>(size),
-                  .item_count = static_cast<std::uint32_t>(size >> 32)};
+                  .item_count = static_cast<std::uint32_t>(size >> 32),
+                  .first_entry = static_cast<std::uint32_t>(at),
+                  .entry_count = static_cast<std::uint32_t>(at >> 32) | (kind == Kind::string ? Objects::latin1_ : 0)};
+  if (left) {
+    STELE_TRY(in_.skip(size));
+    return node;
+  }
   while (size != 0) {  // in pieces, because a gzip file may be shorter than left()
     const auto piece = static_cast<std::size_t>(std::min<std::uint64_t>(size, Cursor::max_taken_bytes));
     STELE_TRY_ASSIGN(const std::byte* bytes, in_.take(piece));
@@ -306,8 +315,9 @@ Status Machine::byte_string() {
 
 Status Machine::old_string() {
   if (argument_ > INT32_MAX) return bad("has a negative length");
-  STELE_TRY_ASSIGN(Node node, text(Kind::bytes, argument_));
-  if (json::valid_utf8(text(node))) node.kind = Kind::string;
+  STELE_TRY_ASSIGN(Node node, text(Kind::string, argument_));
+  if (node.number == Objects::in_source_ || !json::valid_utf8(text(node))) node.kind = Kind::bytes;
+  node.entry_count &= ~Objects::latin1_;
   return push(node);
 }
 
@@ -345,6 +355,7 @@ Status Machine::stop() {
   return {};
 }
 
-Result<Objects> read(Cursor& in, IndexBudget& memory) { return Machine(in, memory).run(); }
+Result<Objects> read(Cursor& in, IndexBudget& memory) { return Machine(in, memory, false).run(); }
+Result<Objects> read_in_place(Cursor& in, IndexBudget& memory) { return Machine(in, memory, true).run(); }
 
 }  // namespace stele::inline v0::detail::pickle

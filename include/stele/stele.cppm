@@ -35,6 +35,7 @@ module;
 #include "stele/recorders/numpy.hpp"
 #include "stele/recorders/onnx.hpp"
 #include "stele/recorders/paddle.hpp"
+#include "stele/recorders/pickle.hpp"
 #include "stele/recorders/pytorch.hpp"
 #include "stele/recorders/samediff.hpp"
 #include "stele/recorders/stele_writer.hpp"
@@ -113,10 +114,11 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::JsonEncoding, v0::JsonFormat, v0::JsonOptions, v0::JsonRecorder, v0::NnefContainer, v0::NnefFormat,
     v0::NnefOptions, v0::NnefRecorder, v0::NpyFormat, v0::NpyOptions, v0::NpyRecorder, v0::NpzFormat, v0::NpzRecorder,
     v0::OnnxFormat, v0::OnnxOptions, v0::OnnxRecorder, v0::PaddleFormat, v0::PaddleFraming, v0::PaddleNames,
-    v0::PaddleOptions, v0::PaddleOrder, v0::PaddleRecorder, v0::PaddleVariable, v0::PytorchFormat, v0::PytorchOptions,
-    v0::PytorchRecorder, v0::SafetensorsFormat, v0::SafetensorsRecorder, v0::SameDiffContainer, v0::SameDiffFormat,
-    v0::SameDiffOptions, v0::SameDiffRecorder, v0::ShardedSafetensorsFormat, v0::ShardedSafetensorsRecorder,
-    v0::SteleFormat, v0::TensorBundleFormat, v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder;
+    v0::PaddleOptions, v0::PaddleOrder, v0::PaddleRecorder, v0::PaddleVariable, v0::PickleFormat, v0::PickleRecorder,
+    v0::PytorchFormat, v0::PytorchOptions, v0::PytorchRecorder, v0::SafetensorsFormat, v0::SafetensorsRecorder,
+    v0::SameDiffContainer, v0::SameDiffFormat, v0::SameDiffOptions, v0::SameDiffRecorder, v0::ShardedSafetensorsFormat,
+    v0::ShardedSafetensorsRecorder, v0::SteleFormat, v0::TensorBundleFormat, v0::TensorBundleNames,
+    v0::TensorBundleOptions, v0::TensorBundleRecorder;
 
 namespace parts {
 using parts::Awq, parts::Fp8Blocks, parts::Gptq, parts::Mxfp4, parts::Nvfp4, parts::PackedIntegers;

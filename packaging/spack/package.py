@@ -36,6 +36,7 @@ class Stele(CMakePackage):
                 "numpy",
                 "onnx",
                 "paddle",
+                "pickle",
                 "pytorch",
                 "safetensors",
                 "samediff",

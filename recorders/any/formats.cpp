@@ -7,6 +7,7 @@
 #include "base/entry_names.hpp"
 #include "base/limits.hpp"
 #include "base/similar.hpp"
+#include "model_zip.hpp"
 #include "snapshot/items.hpp"
 #include "stele/bundle.hpp"
 #include "stele/checkpoint.hpp"
@@ -63,6 +64,80 @@ std::string_view begin_of(std::string_view head) {
   return head.substr(std::min(at, head.size()));
 }
 
+// ---- models that are not tensors, and formats of programs that are no longer developed
+
+/// Returns the module of the name with which a pickle begins: "sklearn.pipeline". Empty if it begins with a container.
+std::string_view first_module(std::string_view head) {
+  if (!is_pickle(head)) return {};
+  head.remove_prefix(2);
+  if (head.starts_with('\x95')) head.remove_prefix(std::min<std::size_t>(head.size(), 9));  // FRAME
+  const std::size_t skip = head.starts_with('\x8c') ? 2 : head.starts_with('c') ? 1 : head.starts_with('X') ? 5 : 0;
+  if (skip == 0 || head.size() < skip) return {};
+  head.remove_prefix(skip);
+  return head.substr(0, std::min<std::size_t>(head.find_first_of("\n\x8c\x94q", 0), 100));
+}
+bool is_joblib(std::string_view head) { return is_pickle(head) && head.find("joblib.numpy_pickle") != head.npos; }
+bool is_sklearn(std::string_view head) { return first_module(head).starts_with("sklearn."); }
+
+/// Returns true if the text begins with a JSON object that has this text after its brace, but for spaces.
+bool begins_object(std::string_view head, std::string_view rest) {
+  std::string_view text = begin_of(head);
+  if (!text.starts_with('{')) return false;
+  text.remove_prefix(1);
+  for (; !rest.empty(); rest.remove_prefix(1), text.remove_prefix(1)) {
+    text = begin_of(text);
+    if (!text.starts_with(rest[0])) return false;
+  }
+  return true;
+}
+bool is_xgboost(std::string_view head) {
+  using namespace std::string_view_literals;
+  return head.starts_with("{L\0\0\0\0\0\0\0\7learner{"sv) || head.starts_with("{L\0\0\0\0\0\0\0\6Config{"sv) ||
+         begins_object(head, "\"learner\":{\"attributes\":");
+}
+bool is_xgboost_pickle(std::string_view head) { return first_module(head).starts_with("xgboost."); }
+bool is_lightgbm(std::string_view head) {
+  return head.starts_with("tree\nversion=") || head.starts_with("tree\r\nversion=") ||
+         begins_object(head, "\"name\":\"tree\",\"version\":\"v");
+}
+bool is_lightgbm_pickle(std::string_view head) { return first_module(head).starts_with("lightgbm."); }
+/// TNN: `"1 2 1 4206624770 ,"` begins a .tnnproto; the number 0xfabc0002 (or …04) in binary, a .tnnmodel.
+bool is_tnn(std::string_view head) {
+  using namespace std::string_view_literals;
+  if (head.starts_with("\x02\0\xbc\xfa"sv) || head.starts_with("\x04\0\xbc\xfa"sv)) return true;
+  const std::string_view line = head.substr(0, head.find('\n'));
+  return line.starts_with('"') && (line.find(" 4206624770 ") != line.npos || line.find(" 4206624772 ") != line.npos);
+}
+/// MNN: a FlatBuffer without a magic number, whose root has lists of operators and names, and enumerations of one byte
+/// (fields 5, 6 and 9 of Net in schema/default/MNN.fbs).
+bool is_mnn(std::string_view head) {
+  const auto at = [&](std::size_t i) { return i < head.size() ? static_cast<unsigned char>(head[i]) : 0U; };
+  const auto u16 = [&](std::size_t i) { return at(i) | at(i + 1) << 8; };
+  const std::size_t root = u16(0) | std::size_t{u16(2)} << 16;
+  if (root < 24 || root % 4 != 0 || root + 4 > head.size()) return false;
+  const std::size_t back = u16(root) | std::size_t{u16(root + 2)} << 16;
+  if (back > root - 4 || back < 24) return false;
+  const std::size_t vtable = root - back, length = u16(vtable), table = u16(vtable + 2);
+  if (length < 4 + 2 * 10 || length > 4 + 2 * 12 || table < 16 || table > 64) return false;
+  const auto field = [&](std::size_t i) { return u16(vtable + 4 + 2 * i); };
+  const auto is_list = [&](std::size_t i) { return field(i) != 0 && field(i) % 4 == 0; };
+  return is_list(3) && is_list(7) && (field(5) % 4 != 0 || field(6) % 4 != 0 || field(9) % 4 != 0);
+}
+/// CNTK: version 1 begins with "BCN" in UTF-16; version 2 with a dictionary of Protocol Buffers.
+bool is_cntk(std::string_view head) {
+  using namespace std::string_view_literals;
+  if (head.starts_with("B\0C\0N\0\0\0"sv)) return true;
+  if (!head.starts_with("\x08\1\x12"sv)) return false;
+  std::size_t at = 3;
+  while (at < head.size() && at < 8 && (head[at] & 0x80) != 0) ++at;  // the length of the first entry
+  if (head.size() < at + 3 || head[at + 1] != '\n') return false;
+  constexpr std::string_view keys[] = {"version", "type",       "root",  "inputs", "primitive_functions",
+                                       "uid",     "attributes", "state", "name"};
+  const auto length = static_cast<unsigned char>(head[at + 2]);
+  const std::string_view key = head.substr(at + 3, length);
+  return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+}
+
 bool is_lfs_pointer(std::string_view head) { return head.starts_with("version https://git-lfs.github.com/spec/"); }
 bool is_web_page(std::string_view head) {
   const std::string_view text = begin_of(head);
@@ -82,26 +157,44 @@ bool is_error_body(std::string_view head) {
 constexpr std::string_view hdf5_extensions[] = {".h5", ".hdf5", ".keras"};
 constexpr std::string_view tensorflow_extensions[] = {".pb"};
 constexpr std::string_view tflite_extensions[] = {".tflite"};
-constexpr std::string_view pickle_extensions[] = {".pkl", ".pickle", ".pdparams", ".pdopt"};
+constexpr std::string_view pickle_extensions[] = {".pickle"};
+constexpr std::string_view joblib_extensions[] = {".joblib"};
+constexpr std::string_view skops_extensions[] = {".skops"};
+constexpr std::string_view xgboost_extensions[] = {".ubj", ".xgb"};
+constexpr std::string_view mnn_extensions[] = {".mnn"};
+constexpr std::string_view tnn_extensions[] = {".tnnproto", ".tnnmodel"};
+constexpr std::string_view cntk_extensions[] = {".dnn", ".cntk"};
 
-constexpr std::array<Foreign, 7> foreign = {{
+constexpr std::string_view sklearn_model = "a scikit-learn model: its estimators are out of scope";
+constexpr std::string_view xgboost_model = "an XGBoost model: tree models are out of scope";
+constexpr std::string_view lightgbm_model = "a LightGBM model: tree models are out of scope";
+
+constexpr Foreign foreign[] = {
     {"a git-lfs pointer: run git lfs pull", {}, is_lfs_pointer, never, Errc::unsupported},
     {"an HTML or XML page: the download has failed", {}, is_web_page, never, Errc::unsupported},
     {"a JSON error message: the download has failed", {}, never, is_error_body, Errc::unsupported},
     {"an HDF5 or Keras file; safetensors.numpy.save_file writes its arrays", hdf5_extensions, is_hdf5, never},
+    {xgboost_model, xgboost_extensions, is_xgboost, is_xgboost_pickle},
+    {lightgbm_model, {}, is_lightgbm, is_lightgbm_pickle},
+    {"a joblib file; numpy.savez writes its arrays", joblib_extensions, is_joblib, never},
+    {sklearn_model, {}, never, is_sklearn},
+    {sklearn_model, skops_extensions, never, never},
+    {"an MNN model: MNN's format is out of scope; convert its source model instead", mnn_extensions, never, is_mnn},
+    {"a TNN model: TNN's format is out of scope; convert its source model instead", tnn_extensions, is_tnn, never},
+    {"a CNTK model: CNTK's format is out of scope; CNTK itself exports ONNX files", cntk_extensions, is_cntk, never},
     {"a TensorFlow file; import_tensorflow() of stele/import.hpp reads its graph with the weights",
      tensorflow_extensions, never, is_tensorflow},
     {"a TensorFlow Lite file; safetensors.tensorflow.save_file writes the variables of its model", tflite_extensions,
      never, never},
-    {"a Python pickle, which is a program; safetensors.numpy.save_file writes its arrays", pickle_extensions, never,
-     is_pickle},
-}};
+    {"a Python pickle of other objects than arrays; safetensors.numpy.save_file writes its arrays", pickle_extensions,
+     never, is_pickle},
+};
 
 const Foreign* foreign_of_path(std::string_view path) {
-  const auto found = std::find_if(foreign.begin(), foreign.end(), [&](const Foreign& f) {
+  const auto* found = std::find_if(std::begin(foreign), std::end(foreign), [&](const Foreign& f) {
     return std::any_of(f.extensions.begin(), f.extensions.end(), [&](std::string_view e) { return path.ends_with(e); });
   });
-  return found != foreign.end() ? &*found : nullptr;
+  return found != std::end(foreign) ? found : nullptr;
 }
 
 /// Returns the first member of all families for which `accepts` returns true, or null.
@@ -268,6 +361,17 @@ bool has_models(const Bundle& folder) {
 }
 
 #ifdef STELE_ZIP
+/// Returns true for a skops file of scikit-learn, whose arrays are named by numbers: the .npz format would accept it.
+/// Reads the directory if the first entry has such a name.
+bool is_skops(const Source& source, std::string_view first) {
+  if (first == "schema.json") return true;
+  const std::string_view number = first.substr(0, first.find_first_not_of("0123456789"));
+  if (number.size() < 6 || first.substr(number.size()) != ".npy") return false;
+  const std::uint64_t memory = detail::add_scaled(detail::index_base, source.size(), detail::index_rate::file);
+  const auto directory = detail::zip::Directory::open(SourcePtr(SourcePtr(), &source), memory);
+  return directory && (*directory)->find("schema.json") != nullptr;
+}
+
 /// Returns true for an .npz file whose first entry is not an array, which another program may have added. Reads the
 /// directory.
 bool is_npz_by_directory(const Source& source) {
@@ -283,7 +387,9 @@ bool is_npz_by_directory(const Source& source) {
 
 }  // namespace
 
-Result<const Format*> format_of_content(const Source& source) {
+Result<const Format*> format_of_content(const Source& source) { return detail::format_in(source, true); }
+
+Result<const Format*> detail::format_in(const Source& source, bool zips) {
   std::byte head[1024];
   const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof head));
   STELE_TRY(source.read_at(0, {head, size}));
@@ -306,11 +412,20 @@ Result<const Format*> format_of_content(const Source& source) {
         .found(std::string(found->name()) + " and " + std::string(second->name()));
   }
 #ifdef STELE_ZIP
+  if (const auto entry = detail::zip::first_name({head, size}); entry && is_skops(source, entry->name)) {
+    return not_read(source, sklearn_model);
+  }
   const Format* const npz = find_format("npz");
   if (npz != nullptr && (found == nullptr || found->name() == "archive") && !source.is_folder()) {
     const auto first = detail::zip::first_name({head, size});
     const bool undecided = first ? !detail::is_archive_zip_entry(first->name) : text.starts_with("PK\3\4");
     if (undecided && is_npz_by_directory(source)) return npz;
+  }
+  if (found == nullptr || found->name() == "archive") {
+    const auto first = detail::zip::first_name({head, size});
+    const bool archive = found != nullptr && first && detail::is_archive_zip_entry(first->name);
+    const Format* const zip = !zips || source.is_folder() || archive ? nullptr : detail::model_zip_format(source);
+    if (zip != nullptr) return zip;
   }
 #endif
   if (found != nullptr) return found;

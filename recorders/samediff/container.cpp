@@ -75,7 +75,13 @@ bool SameDiffFormat::recognises(std::span<const std::byte> head, std::uint64_t s
   if (back < 4 || static_cast<std::uint32_t>(back) > root - 4) return false;
   const std::byte* vtable = head.data() + root - back;
   const auto length = detail::load_le<std::uint16_t>(vtable), table = detail::load_le<std::uint16_t>(vtable + 2);
-  return length >= 8 && length <= 4 + 2 * 16 && length % 2 == 0 && length <= back && table >= 4 && table <= 128;
+  if (length < 8 || length > 4 + 2 * 16 || length % 2 != 0 || length > back || table < 4 || table > 128) return false;
+  // All fields are numbers of 8 bytes or offsets. Other formats without a magic number, such as MNN's, have smaller
+  // ones.
+  for (std::size_t field = 4; field < length; field += 2) {
+    if (detail::load_le<std::uint16_t>(vtable + field) % 4 != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace stele::inline v0

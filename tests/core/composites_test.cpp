@@ -115,6 +115,33 @@ class Parts {
 
 }  // namespace
 
+TEST_CASE("composites: arrays of mlx.core.savez with every number of bits and group size") {
+  const Snapshot snapshot = good(stele::open(folder + "mlx_npz/weights.npz"));
+  CHECK(snapshot.notes().empty());
+  CHECK(snapshot.leaf_count() == 18);
+  std::ifstream file(folder + "mlx_npz/expected.txt");
+  int count = 0;
+  for (std::string name, shape, hash; file >> name >> shape >> hash; ++count) {
+    CAPTURE(name);
+    const auto leaf = snapshot.find(name);
+    REQUIRE(leaf);
+    CHECK(leaf->shape()[1] == 256);
+    CHECK(hash_of(numbers_of(*leaf)) == hash);
+  }
+  CHECK(count == 18);
+  // Without config.json, some shapes fit only one group size; the others stay parts, with a note.
+  const TempDir dir;
+  std::filesystem::copy_file(folder + "mlx_npz/weights.npz", dir / "weights.npz");
+  const Snapshot alone = good(stele::open(dir / "weights.npz"));
+  CHECK_FALSE(alone.notes().empty());
+  CHECK(numbers_of(*alone.find("b5g64.weight")) == numbers_of(*snapshot.find("b5g64.weight")));
+  CHECK(numbers_of(*alone.find("b2g32.weight")) == numbers_of(*snapshot.find("b2g32.weight")));
+  for (const char* name : {"b4g32", "b2g64", "b4g64", "b8g32", "b3g128"}) {
+    CHECK(alone.find(name + std::string(".weight"))->dtype() == DType::u32);
+    CHECK(alone.find(name + std::string(".biases")));
+  }
+}
+
 TEST_CASE("composites: every scheme decodes like its package") {
   const auto all = golden();
   REQUIRE(all.size() > 80);

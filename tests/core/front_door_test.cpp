@@ -116,7 +116,7 @@ TEST_CASE("front door: extensions that no format has") {
   CHECK(error("/none/m.somethingelse").hint() == "see stele::formats()");
   CHECK(error("/none.stele/m").hint() == "see stele::formats()");
   for (const std::pair<const char*, const char*>& other :
-       {std::pair("m.h5", "an HDF5 or Keras file"), {"m.pb", "a TensorFlow file"}, {"m.pdparams", "a Python pickle"}}) {
+       {std::pair("m.h5", "an HDF5 or Keras file"), {"m.pb", "a TensorFlow file"}, {"m.pickle", "a Python pickle"}}) {
     CAPTURE(other.first);
     CHECK(error(other.first).found().starts_with(other.second));
   }
@@ -142,6 +142,39 @@ TEST_CASE("front door: files of formats that are not read") {
   CHECK(found("l.stele", "nothing known") ==
         "64 bytes that begin with 6e 6f 74 68 69 6e 67 20, with the name of a stele file");
   CHECK(found("m", "nothing known") == "64 bytes that begin with 6e 6f 74 68 69 6e 67 20");
+}
+
+TEST_CASE("front door: models that are out of scope are named by their content") {
+  const TempDir dir;
+  const auto found = [](const std::string& path) {
+    const stele::Error e = bad(stele::open(path));
+    CHECK(e.code() == stele::Errc::bad_magic);
+    CHECK(e.to_string().size() < 300);
+    return std::string(e.found());
+  };
+  const std::pair<const char*, const char*> files[] = {
+      {"sk.pkl", "a scikit-learn model"}, {"sk2.pkl", "a scikit-learn model"}, {"sk.skops", "a scikit-learn model"},
+      {"arr.joblib", "a joblib file"},    {"one.joblib", "a joblib file"},     {"xgb.ubj", "an XGBoost model"},
+      {"xgb.json", "an XGBoost model"},   {"xgb.pkl", "an XGBoost model"},     {"lgb.txt", "a LightGBM model"},
+      {"lgb.json", "a LightGBM model"},   {"lgb.pkl", "a LightGBM model"},     {"a.mnn", "an MNN model"},
+  };
+  for (const auto& file : files) {
+    CAPTURE(file.first);
+    std::filesystem::copy_file(tests_folder() + "/core/data/foreign/" + file.first, dir / "other.thing",
+                               std::filesystem::copy_options::overwrite_existing);
+    CHECK(found(dir / "other.thing").starts_with(file.second));
+  }
+  using namespace std::string_literals;
+  const std::pair<std::string, const char*> made[] = {
+      {"\"1 25 1 4206624770 ,\"\n\"input 1 3 224 224 ,\"\n", "a TNN model"},
+      {"\x02\0\xbc\xfa\x19\0\0\0"s, "a TNN model"},
+      {"B\0C\0N\0\0\0B\0V\0e\0r\0s\0i\0o\0n\0"s, "a CNTK model"},
+      {"\x08\1\x12\x11\n\x07version\x12\x06\x08\1\x10\3(\2\x12\x09\n\3uid\x12\2ab"s, "a CNTK model"},
+  };
+  for (const auto& [bytes, what] : made) {
+    std::ofstream(dir / "other.thing", std::ios::binary) << bytes;
+    CHECK(found(dir / "other.thing").starts_with(what));
+  }
 }
 
 TEST_CASE("front door: files that are no models, whatever their names are") {

@@ -24,6 +24,7 @@ FORMATS = {
     "numpy": ["zlib", "libdeflate"],
     "onnx": [],
     "paddle": [],
+    "pickle": [],
     "pytorch": ["zlib", "libdeflate"],
     "safetensors": [],
     "samediff": ["zlib", "libdeflate", "flatbuffers"],

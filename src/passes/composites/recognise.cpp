@@ -798,6 +798,19 @@ class Recogniser {
     return add(stem, c, set_dtype(c->scales) ? "" : "scales that are no exponents");
   }
 
+  /// Returns MLX's group size for rows of so many bits and groups, if only one of its sizes fits; otherwise 0: 4 bits
+  /// in groups of 32 have the shapes of 2 bits in groups of 64.
+  static std::uint64_t mlx_group(std::uint64_t bits, std::uint64_t groups) {
+    std::uint64_t found = 0;
+    for (const std::uint64_t group : {32U, 64U, 128U}) {
+      const std::uint64_t numbers = group * groups, each = bits / numbers;
+      const bool fits = bits % numbers == 0 && (each == 8 || (each >= 2 && each <= 6));
+      if (fits && found != 0) return 0;
+      if (fits) found = group;
+    }
+    return found;
+  }
+
   /// MLX: number = code * scale + bias, or floats with scales for groups.
   Status mlx(const std::string& stem) {
     const Made c = begin(stem, ".weight", "mlx", {".weight", ".scales", ".biases?"});
@@ -814,11 +827,13 @@ class Recogniser {
                bytes = !affine && mode && *mode == "mxfp8";
     if (!affine && !halves && !bytes) return {};
     const auto asked = own->at("group_size").to<std::uint64_t>();
-    const std::uint64_t usual = affine ? 64 : *mode == "nvfp4" ? 16 : 32;
-    const std::uint64_t group = asked && *asked != 0 && *asked < (1U << 20) ? *asked : usual;
     std::vector<Extent> extents(codes.shape().begin(), codes.shape().end());
     const std::uint64_t groups = scales.shape().back(), words = extents.back();
     if (groups == 0 || groups > UINT32_MAX || words > UINT32_MAX) return {};
+    std::uint64_t group = affine ? 0 : *mode == "nvfp4" ? 16 : 32;
+    if (asked && *asked != 0 && *asked < (1U << 20)) group = *asked;
+    if (group == 0) group = mlx_group(words * 32, groups);
+    if (group == 0) return note(stem, *c, "the group size is not in config.json, and the shapes fit several"), Status();
     extents.back() = groups * group;
     set_shape(*c, extents);
     if (c->rows == 0) return {};
