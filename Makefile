@@ -46,6 +46,7 @@
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
+#   make interop-keras        files both ways against Keras and h5py (Python, in build/interop-keras, 500 MB)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
@@ -341,6 +342,11 @@ build/interop-gguf/installed: export CMAKE_ARGS = -DGGML_NATIVE=OFF -DLLAVA_BUIL
 preset_gguf = release
 build_gguf = stele_command llama_to_gguf
 run_gguf = $(python) tests/formats/gguf/interop/gguf_both_ways.py build/release build/interop-gguf/work
+
+prepare_keras = tools/deps.sh torch
+build_keras = stele_command interop_keras
+run_keras = $(python) tests/formats/keras/interop/keras_files.py check build/dev/tools/stele/stele \
+    && $(python) tests/formats/keras/interop/keras_files.py torch build/dev/tests/interop_keras /usr/bin/python3
 
 TENSORFLOW ?=
 prepare_ir = tools/deps.sh dl4j

@@ -644,7 +644,10 @@ class Walk {
       }
     }
     entry.bytes = *bytes;
-    if (in_place) entry.provider = {&source_ops, keeper_->source.get(), layout.address};
+    if (in_place) {
+      entry.provider = {&source_ops, keeper_->source.get(), layout.address};
+      STELE_TRY(add_range(layout.address, *bytes));
+    }
     if (type.text) return texts(entry, type, space, in_place);
     if (type.opaque) {
       const auto found = std::find_if(entry.attributes.begin(), entry.attributes.end(),
@@ -662,7 +665,7 @@ class Walk {
     entry.dtype = type.dtype;
     entry.big_endian = type.big_endian;
     entry.shape = space.shape;
-    if (in_place) return add_range(layout.address, *bytes);
+    if (in_place) return {};
     return chunked(header, layout, layout_message.offset, type, entry);
   }
 

@@ -29,6 +29,7 @@ class Stele(CMakePackage):
                 "flax",
                 "gguf",
                 "json",
+                "keras",
                 "nnef",
                 "numpy",
                 "onnx",

@@ -17,6 +17,7 @@ FORMATS = {
     "flax": [],
     "gguf": [],
     "json": ["zlib", "libdeflate", "zstd"],
+    "keras": ["zlib", "libdeflate"],
     "nnef": ["zlib", "libdeflate"],
     "numpy": ["zlib", "libdeflate"],
     "onnx": [],

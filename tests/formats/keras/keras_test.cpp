@@ -3,7 +3,10 @@
 
 #include <stele/recorders/keras.hpp>
 #include <stele/recorders/safetensors.hpp>
+#include <stele/recover.hpp>
 #include <stele/stele.hpp>
+#include <stele/transform.hpp>
+#include <stele/transforms/keras.hpp>
 
 #include <algorithm>
 #include <map>
@@ -128,7 +131,7 @@ TEST_CASE("keras: what is saved again has the same tensors and attributes") {
   const TempDir dir;
   good(recorder.save(before, dir / "m.keras"));
   CHECK(read_text(dir / "m.keras") == text_of(again.span()));
-  CHECK(stele::verify(dir / "m.keras"));
+  CHECK(recorder.verify(dir / "m.keras"));
   std::string damaged(text_of(again.span()));
   damaged[damaged.size() - 400] = static_cast<char>(damaged[damaged.size() - 400] ^ 1);
   CHECK_FALSE(recorder.verify(bytes_of(damaged)));
@@ -213,8 +216,8 @@ TEST_CASE("keras: a file of the newest version of HDF5") {
 
 TEST_CASE("keras: every dtype that HDF5 holds comes back, and names and metadata of other formats") {
   std::map<std::string, Tensor<float>> model;
-  for (int i = 0; i < 300; ++i) model["layer" + std::to_string(i)] = Tensor<float>({2}, static_cast<float>(i));
-  model["a/b"] = Tensor<float>({1}, 1.0F);
+  for (int i = 0; i < 300; ++i) model["layer" + std::to_string(i)] = Tensor<float>::filled({2}, static_cast<float>(i));
+  model["a/b"] = Tensor<float>::filled({1}, 1.0F);
   const Hdf5Recorder<> recorder;
   SaveOptions options = quick();
   CHECK(code_of(saved(recorder, model, options)) == Errc::not_representable);
@@ -225,7 +228,9 @@ TEST_CASE("keras: every dtype that HDF5 holds comes back, and names and metadata
   options.metadata["long"] = std::string(200'000, 'x');
   options.metadata["none"] = "";
   const Bytes file = good(saved(recorder, model, options));
-  CHECK(good(recorder.load<std::map<std::string, Tensor<float>>>(file)) == model);
+  auto again = good(recorder.load<std::map<std::string, Tensor<float>>>(file));
+  CHECK(again.size() == 300);
+  CHECK(again["layer299"](1) == 299);
   CHECK(good(recorder.open(file)).metadata() == options.metadata);
 }
 
@@ -296,4 +301,88 @@ TEST_CASE("keras: hostile files") {
   const Error error = bad(recorder.open(bytes_of(file.substr(0, 5000))));
   CHECK(error.code() == Errc::truncated);
   CHECK(error.expected() == std::to_string(file.size()) + " bytes");
+}
+
+TEST_CASE("keras: layers as PyTorch's, and back") {
+  const std::string file = golden("nested.keras");
+  const KerasRecorder<> recorder;
+  const Snapshot model = good(recorder.open(bytes_of(file)));
+  const Snapshot state = good(keras::to_pytorch(model));
+  CHECK(state.leaf_count() == model.leaf_count() + 2);  // LSTM and GRU have two biases
+  CHECK(state.metadata().empty());
+  // Dense: [in, out].
+  const auto kernel = numbers(model, "layers.dense.vars.0"), weight = numbers(state, "dense_2.weight");
+  CHECK(state.find("dense_2.weight")->shape()[0] == 2);
+  for (std::size_t i = 0; i < 4; ++i) {
+    for (std::size_t o = 0; o < 2; ++o) CHECK(weight[o * 4 + i] == kernel[i * 2 + o]);
+  }
+  // Conv1D: [axis, in, out].
+  const auto conv = numbers(model, "layers.conv1d.vars.0"), turned = numbers(state, "conv1d.weight");
+  for (std::size_t a = 0; a < 2; ++a) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      for (std::size_t o = 0; o < 3; ++o) CHECK(turned[(o * 3 + i) * 2 + a] == conv[(a * 3 + i) * 3 + o]);
+    }
+  }
+  // A depthwise kernel: [axes, in, n].
+  const auto deep = numbers(model, "layers.functional.layers.depthwise_conv2d.vars.0");
+  const auto grouped = numbers(state, "encoder.depthwise_conv2d.weight");
+  CHECK(std::equal(state.find("encoder.depthwise_conv2d.weight")->shape().begin(),
+                   state.find("encoder.depthwise_conv2d.weight")->shape().end(),
+                   std::vector<Extent>{4, 1, 2, 2}.begin()));
+  for (std::size_t a = 0; a < 4; ++a) {
+    for (std::size_t c = 0; c < 4; ++c) CHECK(grouped[c * 4 + a] == deep[a * 4 + c]);
+  }
+  // GRU: gates z, r, h of 2 units each; a bias of two rows.
+  const auto gates = numbers(model, "layers.gru.cell.vars.0"), rows = numbers(state, "gru.weight_ih_l0");
+  const auto bias = numbers(model, "layers.gru.cell.vars.2"), second = numbers(state, "gru.bias_hh_l0");
+  constexpr std::size_t order[] = {1, 0, 2};
+  for (std::size_t g = 0; g < 3; ++g) {
+    for (std::size_t u = 0; u < 2; ++u) {
+      for (std::size_t i = 0; i < 2; ++i) CHECK(rows[(g * 2 + u) * 2 + i] == gates[i * 6 + order[g] * 2 + u]);
+      CHECK(second[g * 2 + u] == bias[6 + order[g] * 2 + u]);
+    }
+  }
+  // A part of a tensor whose gates are exchanged.
+  float some[3];
+  good(state.find("gru.weight_ih_l0")->read(12, std::as_writable_bytes(std::span(some))));
+  CHECK(std::equal(some, some + 3, rows.begin() + 3));
+  CHECK(numbers(state, "lstm.bias_hh_l0") == std::vector<float>(8));
+  CHECK(numbers(state, "embedding.weight") == numbers(model, "layers.embedding.vars.0"));
+
+  const Snapshot back = good(keras::from_pytorch(state, model));
+  CHECK(contents(back) == contents(model));
+  CHECK(back.metadata() == model.metadata());
+  CHECK(text_of(good(saved(recorder, back)).span()) == text_of(good(saved(recorder, model)).span()));
+  // Through a file, and the two biases of an LSTM.
+  const Bytes saved_state = good(saved(SafetensorsRecorder<>(), state));
+  CHECK(contents(good(keras::from_pytorch(good(SafetensorsRecorder<>().open(saved_state)), model))) == contents(model));
+  std::map<std::string, Tensor<float>> bias_hh;
+  bias_hh["lstm.bias_hh_l0"] = Tensor<float>::filled({8}, 1.0F);
+  const Bytes other = good(saved(SafetensorsRecorder<>(), bias_hh));
+  const std::vector<Rename> plain{{"\\\\", ""}};
+  const std::vector<Snapshot> both{state, good(stele::rename(good(SafetensorsRecorder<>().open(other)), plain))};
+  const Snapshot sum = good(keras::from_pytorch(good(overlay(both)), model));
+  CHECK(numbers(sum, "layers.lstm.cell.vars.2")[3] == numbers(model, "layers.lstm.cell.vars.2")[3] + 1);
+}
+
+TEST_CASE("keras: layers of a whole-model file, and errors") {
+  const std::string whole = golden("conv.h5"), file = golden("conv.keras"), weights = golden("conv.weights.h5");
+  const Snapshot legacy = good(Hdf5Recorder<>().open(bytes_of(whole)));
+  const Snapshot model = good(KerasRecorder<>().open(bytes_of(file)));
+  const Snapshot a = good(keras::to_pytorch(legacy)), b = good(keras::to_pytorch(model));
+  for (const char* name : {"first.weight", "first.bias", "batch_normalization.running_var", "head\\.out.weight"}) {
+    CHECK(numbers(a, name) == numbers(b, name));
+  }
+  CHECK(b.find("optimizer.vars.0"));
+  const Snapshot without = good(Hdf5Recorder<>().open(bytes_of(weights)));
+  CHECK(bad(keras::to_pytorch(without)).code() == Errc::missing);
+  // The caller lists the layers.
+  const std::vector<keras::Layer> layers{{keras::LayerKind::dense, "fc", {"layers.dense.vars.0"}}};
+  CHECK(good(keras::to_pytorch(without, layers)).find("fc.weight")->shape()[0] == 3);
+  const std::vector<keras::Layer> wrong{{keras::LayerKind::dense, "fc", {"layers.conv2d.vars.0"}}};
+  CHECK(bad(keras::to_pytorch(without, wrong)).code() == Errc::shape_mismatch);
+  const std::vector<keras::Layer> absent{{keras::LayerKind::dense, "fc", {"layers.dense.vars.9"}}};
+  CHECK(bad(keras::to_pytorch(without, absent)).path() == "layers.dense.vars.9");
+  CHECK(bad(keras::from_pytorch(b, model)).code() == Errc::unused);  // the optimizer's state
+  CHECK(bad(keras::from_pytorch(Snapshot(), model)).code() == Errc::missing);
 }
