@@ -58,7 +58,6 @@ std::string complex_type(std::size_t size, unsigned exponent) {
     put(out, i * size, 4);
     put(out, 0, 28);  // no dimensions
     out += float_type(size, exponent);
-    pad(out);
   }
   return out;
 }
@@ -307,9 +306,8 @@ class Plan::Impl {
           references.push_back({&attribute, references.size() + 1, text.size()});
           put(content, references.size(), 2);
           put(content, 0, 6);
-          put(content, std::max<std::size_t>(text.size(), 1), 8);
+          put(content, text.size(), 8);
           content += text;
-          if (text.empty()) content += '\0';
           pad(content);
           if (content.size() > usual_collection || references.size() == max_texts) flush();
         }

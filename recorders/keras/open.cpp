@@ -44,7 +44,7 @@ class Reader {
 
   Result<Snapshot> model() {
     STELE_TRY_ASSIGN(const auto directory, zip::Directory::open(source_, memory_.left()));
-    bool compressed = false;
+    bool compressed = false, weights = false;
     for (const zip::Entry& entry : directory->entries()) {
       if (!memory_.take(sizeof entry + 64 + entry.name.size())) return too_much();
       compressed = compressed || entry.method != zip::stored;
@@ -60,11 +60,16 @@ class Reader {
       } else if (entry.name.ends_with(weights_ending)) {
         STELE_TRY_ASSIGN(SourcePtr inside, directory->open(entry));
         if (entry.method != zip::stored) in_order_ = true;
+        weights = true;
         STELE_TRY(read(inside));
         builder_.keep(std::move(inside));
       } else {
         skipped_entries_.add(entry.name);
       }
+    }
+    if (!weights) {
+      return Error(Errc::unsupported, "the model has no weights in HDF5")
+          .expected("the entry " + std::string(weights_entry));
     }
     return finish();
   }

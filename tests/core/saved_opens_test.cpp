@@ -5,6 +5,7 @@
 
 #include <stele/bundle.hpp>
 #include <stele/recorders/flax.hpp>
+#include <stele/recorders/keras.hpp>
 #include <stele/recorders/nnef.hpp>
 #include <stele/recorders/paddle.hpp>
 #include <stele/recorders/samediff.hpp>
