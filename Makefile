@@ -46,6 +46,7 @@
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
+#   make interop-keras        files both ways against Keras and h5py (Python, in build/interop-keras, 500 MB)
 #   make interop-pickle       pickles of PaddlePaddle and NumPy (Python, in build/interop-pickle, 900 MB)
 #   make interop-mxnet        files both ways against MXNet; interop-caffe, interop-darknet: files against OpenCV (Python, 300 MB each)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
@@ -354,6 +355,11 @@ build/interop-gguf/installed: export CMAKE_ARGS = -DGGML_NATIVE=OFF -DLLAVA_BUIL
 preset_gguf = release
 build_gguf = stele_command llama_to_gguf
 run_gguf = $(python) tests/formats/gguf/interop/gguf_both_ways.py build/release build/interop-gguf/work
+
+prepare_keras = tools/deps.sh torch
+build_keras = stele_command interop_keras
+run_keras = $(python) tests/formats/keras/interop/keras_files.py check build/dev/tools/stele/stele \
+    && $(python) tests/formats/keras/interop/keras_files.py torch build/dev/tests/interop_keras /usr/bin/python3
 
 TENSORFLOW ?=
 prepare_ir = tools/deps.sh dl4j

@@ -30,6 +30,7 @@ module;
 #include "stele/recorders/darknet.hpp"
 #include "stele/recorders/flax.hpp"
 #include "stele/recorders/gguf.hpp"
+#include "stele/recorders/keras.hpp"
 #include "stele/recorders/mxnet.hpp"
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/numpy.hpp"
@@ -43,6 +44,7 @@ module;
 #include "stele/recover.hpp"
 #include "stele/stele.hpp"
 #include "stele/transform.hpp"
+#include "stele/transforms/keras.hpp"
 #include "stele/transforms/lora.hpp"
 #include "stele/transforms/pytorch.hpp"
 
@@ -110,8 +112,9 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::BurnHalfPrecision, v0::BurnHeader, v0::BurnOptimizer, v0::BurnOptimizerRecord, v0::BurnOptions, v0::BurnRanked,
     v0::BurnRecorder, v0::BurnpackFormat, v0::BurnpackOptions, v0::BurnpackRecorder, v0::BytesRecorder,
     v0::CompressedRecorder, v0::CompressedSteleFormat, v0::Compression, v0::FlaxFormat, v0::FlaxOptions,
-    v0::FlaxRecorder, v0::GgufFormat, v0::GgufPrecision, v0::GgufRecorder, v0::HubFormat, v0::HubRecorder,
-    v0::JsonEncoding, v0::JsonFormat, v0::JsonOptions, v0::JsonRecorder, v0::NnefContainer, v0::NnefFormat,
+    v0::FlaxRecorder, v0::GgufFormat, v0::GgufPrecision, v0::GgufRecorder, v0::Hdf5Format, v0::Hdf5Recorder,
+    v0::HubFormat, v0::HubRecorder, v0::JsonEncoding, v0::JsonFormat, v0::JsonOptions, v0::JsonRecorder,
+    v0::KerasFormat, v0::KerasRecorder, v0::NnefContainer, v0::NnefFormat,
     v0::NnefOptions, v0::NnefRecorder, v0::NpyFormat, v0::NpyOptions, v0::NpyRecorder, v0::NpzFormat, v0::NpzRecorder,
     v0::OnnxFormat, v0::OnnxOptions, v0::OnnxRecorder, v0::PaddleFormat, v0::PaddleFraming, v0::PaddleNames,
     v0::PaddleOptions, v0::PaddleOrder, v0::PaddleRecorder, v0::PaddleVariable, v0::PickleFormat, v0::PickleRecorder,
@@ -145,6 +148,9 @@ using ggml::iq4_nl, ggml::mxfp4, ggml::nvfp4, ggml::q1_0, ggml::q2_0, ggml::q2_K
 }
 namespace keep {
 using keep::all, keep::best, keep::every_seconds, keep::every_steps, keep::latest, keep::matching;
+}
+namespace keras {
+using keras::Layer, keras::LayerKind, keras::from_pytorch, keras::layers_of, keras::to_pytorch;
 }
 namespace pytorch {
 using pytorch::LayerRule, pytorch::adapt, pytorch::linear_in_out, pytorch::norm_gamma_beta, pytorch::restore;

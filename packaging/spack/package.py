@@ -31,6 +31,7 @@ class Stele(CMakePackage):
                 "flax",
                 "gguf",
                 "json",
+                "keras",
                 "mxnet",
                 "nnef",
                 "numpy",

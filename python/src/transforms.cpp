@@ -41,8 +41,7 @@ void bind_transforms(nb::module_& module) {
     return transformed(model, [&](const Snapshot& s) { return rename(s, rules); });
   });
   module.def("adapt", [](const Model& model) {
-    const auto rules = command::pytorch_rules();
-    return transformed(model, [&](const Snapshot& s) { return pytorch::restore(s, rules); });
+    return transformed(model, [](const Snapshot& s) { return command::adapted(s); });
   });
   module.def("part", [](const Model& model, const std::string& path) {
     return transformed(model, [&](const Snapshot& s) { return part(s, path); });

@@ -48,7 +48,7 @@ def rename(file: File, rules: Mapping[str, str]) -> File:
 
 
 def adapt(file: File, to: str = "pytorch") -> File:
-    """Gives the layers of a file with class names (of C++ or Burn) the names and axes of PyTorch."""
+    """Gives the layers of a Keras model, or of a file with class names (of C++ or Burn), the names and axes of PyTorch."""
     if to != "pytorch":
         raise ValueError(f"adapt: only 'pytorch' is known, not {to!r}")
     return File(_stele.adapt(file._model), keep=file._keep)

@@ -47,7 +47,6 @@ struct Foreign {
 bool never(std::string_view) { return false; }
 
 bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5; }
-bool is_hdf5(std::string_view head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
 bool is_tensorflow(std::string_view head) { return head.starts_with("\x08\x01\x12"); }
 
 /// Returns true if the text begins with `lower_case`, ignoring the case of ASCII letters.
@@ -154,7 +153,6 @@ bool is_error_body(std::string_view head) {
   return std::any_of(std::begin(keys), std::end(keys), [&](std::string_view key) { return begins_with(text, key); });
 }
 
-constexpr std::string_view hdf5_extensions[] = {".h5", ".hdf5", ".keras"};
 constexpr std::string_view tensorflow_extensions[] = {".pb"};
 constexpr std::string_view tflite_extensions[] = {".tflite"};
 constexpr std::string_view pickle_extensions[] = {".pickle"};
@@ -173,7 +171,6 @@ constexpr Foreign foreign[] = {
     {"a git-lfs pointer: run git lfs pull", {}, is_lfs_pointer, never, Errc::unsupported},
     {"an HTML or XML page: the download has failed", {}, is_web_page, never, Errc::unsupported},
     {"a JSON error message: the download has failed", {}, never, is_error_body, Errc::unsupported},
-    {"an HDF5 or Keras file; safetensors.numpy.save_file writes its arrays", hdf5_extensions, is_hdf5, never},
     {xgboost_model, xgboost_extensions, is_xgboost, is_xgboost_pickle},
     {lightgbm_model, {}, is_lightgbm, is_lightgbm_pickle},
     {"a joblib file; numpy.savez writes its arrays", joblib_extensions, is_joblib, never},

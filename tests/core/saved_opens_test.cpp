@@ -5,6 +5,7 @@
 
 #include <stele/bundle.hpp>
 #include <stele/recorders/flax.hpp>
+#include <stele/recorders/keras.hpp>
 #include <stele/recorders/mxnet.hpp>
 #include <stele/recorders/nnef.hpp>
 #include <stele/recorders/paddle.hpp>
@@ -59,7 +60,8 @@ struct Plain {
       Burn<BurnEncoding::json, true>, SameDiff<SameDiffContainer::fb>, SameDiff<SameDiffContainer::sdnb>,              \
       SameDiff<SameDiffContainer::sdz>, SameDiff<SameDiffContainer::sdnb, 100'000>, Nnef<NnefContainer::folder>,       \
       Nnef<NnefContainer::tgz>, Paddle<PaddleFraming::none>, Paddle<PaddleFraming::sized>,                             \
-      Paddle<PaddleFraming::named>, Paddle<PaddleFraming::none, true>, Plain<NpzFormat>, Plain<MxnetFormat>
+      Paddle<PaddleFraming::named>, Paddle<PaddleFraming::none, true>, Plain<NpzFormat>, Plain<Hdf5Format>,            \
+      Plain<KerasFormat>, Plain<MxnetFormat>
 
 /// Files in memory, saved by one format. Each can open the others, as in a folder.
 template <class Case>
@@ -252,7 +254,8 @@ std::uint64_t bound_of(std::string_view format, std::uint64_t size) {
     if (format.starts_with("json") || format == "burn-json") return detail::index_rate::character;
     if (format.starts_with("burn-") || format == "flax") return detail::index_rate::token;
     if (format.starts_with("paddle") || format == "onnx") return detail::index_rate::record;
-    if (format == "archive" || format == "samediff" || format == "sdnb" || format == "nnef" || format == "npz")
+    if (format == "archive" || format == "samediff" || format == "sdnb" || format == "nnef" || format == "npz" ||
+        format == "hdf5" || format == "keras")
       return detail::index_rate::entry;
     if (format.starts_with("safetensors") || format == "burnpack") return detail::index_rate::index;
     return detail::index_rate::file;

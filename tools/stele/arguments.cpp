@@ -209,7 +209,9 @@ void Commands::add_writing() {
   convert_.app->add_option("--except", c.except, "Drop tensors that match a pattern");
   convert_.app->add_option("--rename", c.rename, "REGEX=TEXT: replace each match in a name; \\1 is a group");
   convert_.app->add_option("--transpose", c.transpose, "Reverse the axes of tensors that match a pattern");
-  convert_.app->add_option("--adapt", c.adapt, "pytorch: PyTorch's names and axes for Linear and norm layers")
+  convert_.app
+      ->add_option("--adapt", c.adapt,
+                   "pytorch: PyTorch's names and axes for Linear and norm layers, or for the layers of a Keras model")
       ->check(CLI::IsMember({"pytorch"}));
   convert_.app->add_flag("--weights", c.weights, "Leave out the graph of an ONNX or TensorFlow model: tensors alone");
   convert_.app->add_flag("--checkpoint", c.checkpoint,

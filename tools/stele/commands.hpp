@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <stele/deltas/updates.hpp>
-#include <stele/transforms/pytorch.hpp>
 
 #include "graphs.hpp"
 #include "model.hpp"
@@ -48,9 +47,9 @@ struct Convert {
 };
 Result<int> convert(const Convert& options, Terminal& terminal);
 
-/// Returns rules for the classes whose weights PyTorch has transposed, or under other names; those of Burn and of most
-/// C++ libraries.
-std::vector<pytorch::LayerRule> pytorch_rules();
+/// Converts layers to PyTorch's names and axes: those of a Keras model with its configuration, or Linear and the
+/// normalization layers of a file that stores class names. Errors: those of keras::to_pytorch and pytorch::restore.
+Result<Snapshot> adapted(const Snapshot& snapshot);
 /// A file to write and how.
 struct Destination {
   std::shared_ptr<const Format> format;

@@ -13,6 +13,7 @@
 #include <stele/recorders/safetensors.hpp>
 #include <stele/recorders/tensorflow.hpp>
 #include <stele/transform.hpp>
+#include <stele/transforms/keras.hpp>
 #include <stele/transforms/pytorch.hpp>
 
 #include "commands.hpp"
@@ -20,12 +21,15 @@
 
 namespace stele::command {
 
-std::vector<pytorch::LayerRule> pytorch_rules() {
+Result<Snapshot> adapted(const Snapshot& snapshot) {
+  const auto layers = keras::layers_of(snapshot);
+  if (layers) return keras::to_pytorch(snapshot, *layers);
+  if (layers.error().code() != Errc::missing) return layers.error();
   std::vector<pytorch::LayerRule> rules{pytorch::linear_in_out("Linear")};
   for (const char* type : {"BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RmsNorm"}) {
     rules.push_back(pytorch::norm_gamma_beta(type));
   }
-  return rules;
+  return pytorch::restore(snapshot, rules);
 }
 
 bool is_hub(const std::string& to, const std::string& out, const Format* like) {
@@ -129,8 +133,7 @@ Result<std::vector<std::string>> idle_rules(const Snapshot& snapshot, const std:
 /// need not have a tensor for every pattern.
 Result<Snapshot> transformed(const Convert& options, Snapshot snapshot, bool state) {
   if (!options.adapt.empty()) {
-    const auto rules = pytorch_rules();
-    STELE_TRY_ASSIGN(snapshot, pytorch::restore(snapshot, rules));
+    STELE_TRY_ASSIGN(snapshot, adapted(snapshot));
   }
   const auto any = [](const std::vector<std::string>& patterns, std::string_view path) {
     return std::any_of(patterns.begin(), patterns.end(), [&](const auto& p) { return matches(p, path); });

@@ -19,6 +19,7 @@ FORMATS = {
     "flax": [],
     "gguf": [],
     "json": ["zlib", "libdeflate", "zstd"],
+    "keras": ["zlib", "libdeflate"],
     "mxnet": [],
     "nnef": ["zlib", "libdeflate"],
     "numpy": ["zlib", "libdeflate"],

@@ -1,0 +1,227 @@
+"""Files of Keras and h5py, both ways.
+
+    keras_files.py make FOLDER    writes the golden files of tests/formats/keras/data
+    keras_files.py check STELE    what Keras writes and the command converts, Keras loads again, with equal predictions
+    keras_files.py torch PROGRAM PYTHON    the layers in PyTorch, both ways: PROGRAM is interop_keras, PYTHON has torch
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ["KERAS_BACKEND"] = "jax"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import h5py  # noqa: E402
+import keras  # noqa: E402
+import ml_dtypes  # noqa: E402
+import numpy as np  # noqa: E402
+from keras import layers  # noqa: E402
+
+
+def conv():
+    """Return a compiled model after one step of Adam, and its input."""
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((4, 4, 1)), layers.Conv2D(2, 3, name="first"), layers.BatchNormalization(),
+                              layers.Flatten(), layers.Dense(3, activation="relu"), layers.Dense(2, name="head.out")])
+    model.compile(keras.optimizers.Adam(0.1), keras.losses.MeanSquaredError())
+    x = np.random.default_rng(0).normal(size=(8, 4, 4, 1)).astype("float32")
+    model.fit(x, np.ones((8, 2), "float32"), verbose=0)
+    return model, x
+
+
+def nested():
+    """Return a functional model with a model inside and one layer of each kind, and its inputs."""
+    keras.utils.set_random_seed(2)
+    image = keras.Input((5, 5, 2))
+    y = layers.DepthwiseConv2D(2, depth_multiplier=2)(image)
+    y = layers.Conv2DTranspose(3, 2, strides=2)(y)
+    y = layers.LayerNormalization(epsilon=1e-5)(y)
+    encoder = keras.Model(image, layers.Dense(2, use_bias=False)(layers.Flatten()(y)), name="encoder")
+    words = keras.Input((6,), dtype="int32")
+    z = layers.Embedding(7, 3)(words)
+    z = layers.Conv1D(3, 2)(z)
+    z = layers.LSTM(2, return_sequences=True)(z)
+    z = layers.GRU(2)(z)
+    picture = keras.Input((5, 5, 2))
+    out = layers.Dense(2)(layers.Concatenate()([encoder(picture), z]))
+    model = keras.Model([picture, words], out)
+    for weight in model.weights:  # biases are zeros at first
+        weight.assign(np.random.default_rng(len(weight.path)).normal(size=weight.shape) * 0.5)
+    generator = np.random.default_rng(3)
+    return model, [generator.normal(size=(2, 5, 5, 2)).astype("float32"), generator.integers(0, 7, (2, 6))]
+
+
+def types(path, **options):
+    """Write datasets of every kind with h5py."""
+    with h5py.File(path, "w", **options) as file:
+        for name in ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?", "c8", "c16", ">f4", ">i2"):
+            file["types/" + name.replace("?", "bool").replace(">", "big_")] = np.arange(3).astype(name)
+        bf16 = file.create_dataset("types/bf16", data=np.arange(3).astype(ml_dtypes.bfloat16))
+        bf16.attrs["dtype"] = "bfloat16"
+        file["types/void"] = np.zeros(2, "V3")
+        file["scalar"] = np.float32(2.5)
+        file["empty"] = np.zeros((0, 2), "f4")
+        file["text"] = "é"
+        file["fixed"] = np.array([b"ab", b"c"])
+        data = np.arange(70, dtype="f4").reshape(7, 10)
+        file.create_dataset("chunks/plain", data=data, chunks=(3, 4))
+        file.create_dataset("chunks/gzip", data=data, chunks=(3, 4), compression="gzip")
+        file.create_dataset("chunks/all", data=data, chunks=(4, 10), compression="gzip", shuffle=True, fletcher32=True)
+        file.create_dataset("chunks/single", data=data, chunks=(7, 10), compression="gzip")
+        file.create_dataset("chunks/lzf", data=data, chunks=(3, 4), compression="lzf")
+        part = file.create_dataset("chunks/part", (7, 10), "f4", chunks=(3, 4), fillvalue=1.5)
+        part[:3, :4] = data[:3, :4]
+        file.create_dataset("unwritten", (3,), "f4", fillvalue=7)
+        compact = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        compact.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((2,))
+        h5py.h5d.create(file.id, b"compact", h5py.h5t.IEEE_F32LE, space, compact).write(
+            h5py.h5s.ALL, h5py.h5s.ALL, np.array([1, 2], "f4"))
+        file["links/again"] = file["scalar"]
+        file["links/group"] = file["chunks"]
+        file["links/soft"] = h5py.SoftLink("/scalar")
+        file["links/other"] = h5py.ExternalLink("other.h5", "/x")
+        layout = h5py.VirtualLayout((3,), "f4")
+        layout[:] = h5py.VirtualSource("other.h5", "x", (3,))
+        file.create_virtual_dataset("links/virtual", layout)
+        file.create_dataset("links/external", (3,), "f4", external=[("other.raw", 0, 12)])
+        file.attrs.update({"flag": True, "count": 3, "rate": 0.5, "name": "é", "list": [1, 2], "texts": ["a", "b"],
+                           "fixed": np.bytes_("ab"), "none": h5py.Empty("f4"), "nothing": np.array([]),
+                           "table": np.zeros((2, 2))})
+        file["scalar"].attrs["unit"] = "m"
+
+
+def latest(path):
+    """Write a file of the newest version of the format, whose groups have at most 8 members each."""
+    with h5py.File(path, "w", libver="latest") as file:
+        for name in ("f8", "f4", "?", "c8", ">f4", "i2"):
+            file["types/" + name.replace("?", "bool").replace(">", "big_")] = np.arange(3).astype(name)
+        data = np.arange(70, dtype="f4").reshape(7, 10)
+        file.create_dataset("chunks/plain", data=data, chunks=(3, 4))
+        file.create_dataset("chunks/gzip", data=data, chunks=(3, 4), compression="gzip")
+        file.create_dataset("chunks/all", data=data, chunks=(4, 10), compression="gzip", shuffle=True, fletcher32=True)
+        file.create_dataset("chunks/single", data=data, chunks=(7, 10), compression="gzip")
+        file.create_dataset("chunks/one", data=data, chunks=(7, 10))
+        file.create_dataset("chunks/growing", data=data, chunks=(3, 4), maxshape=(None, 10))
+        early = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        early.set_chunk((3, 4))
+        early.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        space = h5py.h5s.create_simple((7, 10))
+        h5py.h5d.create(file.id, b"chunks/early", h5py.h5t.IEEE_F32LE, space, early).write(
+            h5py.h5s.ALL, h5py.h5s.ALL, data)
+        file["many"] = np.float32(1)
+        for i in range(12):
+            file[f"group/member{i}"] = np.float32(i)
+        file["links/soft"] = h5py.SoftLink("/many")
+        file["links/other"] = h5py.ExternalLink("other.h5", "/x")
+        file["links/again"] = file["many"]
+        file.attrs.update({"flag": True, "name": "é", "list": [1, 2]})
+
+
+def make(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    model, _ = conv()
+    model.save(folder / "conv.keras")
+    model.save_weights(folder / "conv.weights.h5")
+    model.save(folder / "conv.h5")
+    model, _ = nested()
+    model.save(folder / "nested.keras")
+    types(folder / "types.h5")
+    latest(folder / "latest.h5")
+
+
+def content(path):
+    """Return the datasets and attributes of a file."""
+    found = {}
+    with h5py.File(path) as file:
+        def visit(name, item):
+            if isinstance(item, h5py.Dataset):
+                found[name] = (item.dtype.str, item.shape, np.asarray(item[()]).tobytes())
+            found.update({f"{name}@{key}": repr(value) for key, value in item.attrs.items()})
+        visit("", file)
+        file.visititems(visit)
+    return found
+
+
+def check(stele):
+    def convert(*arguments):
+        subprocess.run([stele, "convert", *map(str, arguments), "--quiet"], check=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        for name, (model, x) in {"conv": conv(), "nested": nested()}.items():
+            expected = model.predict(x, verbose=0)
+            for suffix in ("keras", "weights.h5", "h5"):
+                path, again = folder / f"{name}.{suffix}", folder / f"{name}_again.{suffix}"
+                (model.save_weights if suffix == "weights.h5" else model.save)(path)
+                convert(path, again)
+                if suffix != "keras":
+                    assert content(path) == content(again), again
+                if suffix == "weights.h5":
+                    loaded = keras.saving.load_model(folder / f"{name}.keras")
+                    for weight in loaded.weights:
+                        weight.assign(np.zeros(weight.shape, weight.dtype))
+                    loaded.load_weights(again)
+                else:
+                    loaded = keras.saving.load_model(again)
+                assert np.array_equal(loaded.predict(x, verbose=0), expected), again
+                if suffix == "keras" and name == "conv":
+                    pairs = zip(loaded.optimizer.variables, model.optimizer.variables, strict=True)
+                    assert all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
+                print(f"{again.name}: equal predictions")
+            # Through safetensors, and the numbers that other programs see.
+            convert(folder / f"{name}.keras", folder / f"{name}.safetensors")
+            convert(folder / f"{name}.safetensors", folder / f"{name}_back.keras")
+            loaded = keras.saving.load_model(folder / f"{name}_back.keras")
+            assert np.array_equal(loaded.predict(x, verbose=0), expected)
+            print(f"{name}.safetensors: equal predictions")
+        types(folder / "types.h5")
+        convert(folder / "types.h5", folder / "types_again.h5", "--except", "links.*", "--except", "types.void",
+                "--except", "chunks.lzf")
+        before, after = content_of_types(folder / "types.h5"), content_of_types(folder / "types_again.h5")
+        assert before == after, [(k, before.get(k), after.get(k)) for k in before if before[k] != after.get(k)]
+        print("h5py: equal elements of every kind")
+
+
+def check_torch(program, python):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        models = {"conv": conv(), "nested": nested()}
+        for name, (model, x) in models.items():
+            model.save(folder / f"{name}.keras")
+            inputs = x if isinstance(x, list) else [x]
+            np.savez(folder / f"{name}.npz", expected=model.predict(x, verbose=0),
+                     **{f"input{i}": array for i, array in enumerate(inputs)})
+            subprocess.run([program, "to", folder / f"{name}.keras", folder / f"{name}.safetensors"], check=True)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        subprocess.run([python, Path(__file__).with_name("torch_layers.py"), folder], check=True, env=environment)
+        for name, (model, x) in models.items():
+            subprocess.run([program, "from", folder / f"{name}_torch.safetensors", folder / f"{name}.keras",
+                            folder / f"{name}_back.keras"], check=True)
+            loaded = keras.saving.load_model(folder / f"{name}_back.keras")
+            expected = np.load(folder / f"{name}_torch.npz")["expected"]
+            worst = np.abs(loaded.predict(x, verbose=0) - expected).max()
+            assert worst < 1e-5, worst
+            print(f"{name}: Keras predicts what PyTorch does (largest difference {worst:.1e})")
+
+
+def content_of_types(path):
+    """Return the elements of the numeric datasets, in native byte order."""
+    names = ["scalar", "empty", "unwritten", "compact"]
+    with h5py.File(path) as file:
+        names += ["chunks/" + n for n in ("plain", "gzip", "all", "single", "part")]
+        names += ["types/" + n for n in file["types"] if n != "void"]
+        return {n: (file[n].dtype.newbyteorder("=").str, file[n].shape,
+                    np.asarray(file[n]).astype(file[n].dtype.newbyteorder("=")).tobytes()) for n in names}
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "make":
+        make(Path(sys.argv[2]))
+    elif sys.argv[1] == "torch":
+        check_torch(*sys.argv[2:])
+    else:
+        check(sys.argv[2])
