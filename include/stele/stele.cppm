@@ -31,6 +31,7 @@ module;
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/numpy.hpp"
 #include "stele/recorders/onnx.hpp"
+#include "stele/recorders/openvino.hpp"
 #include "stele/recorders/paddle.hpp"
 #include "stele/recorders/pytorch.hpp"
 #include "stele/recorders/samediff.hpp"
@@ -107,7 +108,8 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::FlaxRecorder, v0::GgufFormat, v0::GgufPrecision, v0::GgufRecorder, v0::HubFormat, v0::HubRecorder,
     v0::JsonEncoding, v0::JsonFormat, v0::JsonOptions, v0::JsonRecorder, v0::NnefContainer, v0::NnefFormat,
     v0::NnefOptions, v0::NnefRecorder, v0::NpyFormat, v0::NpyOptions, v0::NpyRecorder, v0::NpzFormat, v0::NpzRecorder,
-    v0::OnnxFormat, v0::OnnxOptions, v0::OnnxRecorder, v0::PaddleFormat, v0::PaddleFraming, v0::PaddleNames,
+    v0::OnnxFormat, v0::OnnxOptions, v0::OnnxRecorder, v0::OpenvinoFormat, v0::OpenvinoOptions, v0::OpenvinoRecorder,
+    v0::PaddleFormat, v0::PaddleFraming, v0::PaddleNames,
     v0::PaddleOptions, v0::PaddleOrder, v0::PaddleRecorder, v0::PaddleVariable, v0::PytorchFormat, v0::PytorchOptions,
     v0::PytorchRecorder, v0::SafetensorsFormat, v0::SafetensorsRecorder, v0::SameDiffContainer, v0::SameDiffFormat,
     v0::SameDiffOptions, v0::SameDiffRecorder, v0::ShardedSafetensorsFormat, v0::ShardedSafetensorsRecorder,

@@ -32,6 +32,7 @@ class Stele(CMakePackage):
                 "nnef",
                 "numpy",
                 "onnx",
+                "openvino",
                 "paddle",
                 "pytorch",
                 "safetensors",

@@ -20,6 +20,7 @@ FORMATS = {
     "nnef": ["zlib", "libdeflate"],
     "numpy": ["zlib", "libdeflate"],
     "onnx": [],
+    "openvino": [],
     "paddle": [],
     "pytorch": ["zlib", "libdeflate"],
     "safetensors": [],
