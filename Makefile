@@ -47,6 +47,7 @@
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
 #   make interop-openvino     models both ways against OpenVINO (Python, in build/interop-openvino, 250 MB)
+#   make interop-coreml       models that coremltools writes (Python, in build/interop-coreml, 200 MB)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
@@ -335,6 +336,9 @@ run_dl4j = tests/formats/samediff/interop/dl4j.sh build/dev
 
 build_flax = stele_command
 run_flax = $(python) tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele
+
+build_coreml = stele_command
+run_coreml = $(python) tests/formats/coreml/interop/coreml_files.py check build/dev/tools/stele/stele
 
 build_openvino = stele_command interop_openvino
 run_openvino = $(python) tests/formats/openvino/interop/openvino_files.py check build/dev/tools/stele/stele \

@@ -26,6 +26,7 @@ module;
 #include "stele/quantized.hpp"
 #include "stele/recorders/archive.hpp"
 #include "stele/recorders/burn.hpp"
+#include "stele/recorders/coreml.hpp"
 #include "stele/recorders/flax.hpp"
 #include "stele/recorders/gguf.hpp"
 #include "stele/recorders/nnef.hpp"
@@ -104,7 +105,8 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::BurnDoublePrecision, v0::BurnEncoding, v0::BurnEra, v0::BurnFormat, v0::BurnFullPrecision,
     v0::BurnHalfPrecision, v0::BurnHeader, v0::BurnOptimizer, v0::BurnOptimizerRecord, v0::BurnOptions, v0::BurnRanked,
     v0::BurnRecorder, v0::BurnpackFormat, v0::BurnpackOptions, v0::BurnpackRecorder, v0::BytesRecorder,
-    v0::CompressedRecorder, v0::CompressedSteleFormat, v0::Compression, v0::FlaxFormat, v0::FlaxOptions,
+    v0::CompressedRecorder, v0::CompressedSteleFormat, v0::Compression, v0::CoremlFormat, v0::CoremlRecorder, v0::FlaxFormat,
+    v0::FlaxOptions,
     v0::FlaxRecorder, v0::GgufFormat, v0::GgufPrecision, v0::GgufRecorder, v0::HubFormat, v0::HubRecorder,
     v0::JsonEncoding, v0::JsonFormat, v0::JsonOptions, v0::JsonRecorder, v0::NnefContainer, v0::NnefFormat,
     v0::NnefOptions, v0::NnefRecorder, v0::NpyFormat, v0::NpyOptions, v0::NpyRecorder, v0::NpzFormat, v0::NpzRecorder,

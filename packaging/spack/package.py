@@ -26,6 +26,7 @@ class Stele(CMakePackage):
             (
                 "archive",
                 "burn",
+                "coreml",
                 "flax",
                 "gguf",
                 "json",

@@ -14,6 +14,7 @@ required_conan_version = ">=2.4"
 FORMATS = {
     "archive": ["zlib", "libdeflate", "flatbuffers"],
     "burn": ["zlib", "libdeflate"],
+    "coreml": [],
     "flax": [],
     "gguf": [],
     "json": ["zlib", "libdeflate", "zstd"],
