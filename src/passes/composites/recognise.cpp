@@ -386,6 +386,12 @@ class Recogniser {
       const LeafView zeros = leaf(leaf_of(*zero_item));
       if (element_size(zeros.dtype()) != 0) {
         why = set_zeros(*c, leaf_of(*zero_item));
+      } else if (zeros.dtype() == DType::u4 && codes.dtype() == DType::u4 && c->scales.columns == 1 &&
+                 c->scales.rows > 1 && zeros.size() == c->scales.rows) {  // one string of bits
+        c->zeros = c->scales;
+        c->zeros.leaf = leaf_of(*zero_item);
+        c->zeros.packing = Packing::column_words;
+        c->zeros.bits = 4;
       } else {
         STELE_TRY_ASSIGN(const std::string bytes, bytes_of(leaf_of(*zero_item)));
         const bool one = zeros.size() == 1 && zeros.dtype() == codes.dtype();

@@ -140,8 +140,16 @@ def check(stele):
                 ours = found.get(plain, found.get(key))
                 np.testing.assert_allclose(ours, values, rtol=1e-6, atol=0)
                 print(f"{name}: {key}: largest difference", float(np.abs(ours - values).max()))
-        for name in ("lut", "lut3", "sparse"):
-            print(f"{name}:", sorted(read(folder / f"{name}.mlpackage")))
+        lut = read(folder / "lut.mlpackage")
+        indices = lut["fc_weight_palettized.indices"]
+        indices = np.stack([indices & 15, indices >> 4], 1).reshape(64, 32)
+        model = ct.models.MLModel(str(folder / "lut.mlpackage"), skip_model_load=True)
+        np.testing.assert_array_equal(lut["fc_weight_palettized.lut"][indices], expected(model)["fc_weight_palettized"])
+        sparse = read(folder / "sparse.mlpackage")
+        model = ct.models.MLModel(str(folder / "sparse.mlpackage"), skip_model_load=True)
+        dense = expected(model)["fc_weight_sparsified"]
+        np.testing.assert_array_equal(sparse["fc_weight_sparsified.nonzero_data"], dense[dense != 0])
+        print("lut, sparse: equal parts;", "lut3:", sorted(read(folder / "lut3.mlpackage")))
         old = read(folder / "network.mlmodel")
         np.testing.assert_array_equal(old["fc.weights"].reshape(64, 32), WEIGHT)
         np.testing.assert_array_equal(old["norm.variance"], BIAS + 3)
