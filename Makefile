@@ -46,6 +46,8 @@
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
+#   make interop-openvino     models both ways against OpenVINO (Python, in build/interop-openvino, 250 MB)
+#   make interop-coreml       models that coremltools writes (Python, in build/interop-coreml, 200 MB)
 #   make interop-keras        files both ways against Keras and h5py (Python, in build/interop-keras, 500 MB)
 #   make interop-pickle       pickles of PaddlePaddle and NumPy (Python, in build/interop-pickle, 900 MB)
 #   make interop-mxnet        files both ways against MXNet; interop-caffe, interop-darknet: files against OpenCV (Python, 300 MB each)
@@ -346,9 +348,14 @@ run_darknet = $(python) tests/formats/darknet/interop/darknet_files.py check bui
 build_flax = stele_command
 run_flax = $(python) tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele
 
+build_coreml = stele_command
+run_coreml = $(python) tests/formats/coreml/interop/coreml_files.py check build/dev/tools/stele/stele
 build_mxnet = stele_command
 run_mxnet = $(python) tests/formats/mxnet/interop/mxnet_files.py check build/dev/tools/stele/stele
 
+build_openvino = stele_command interop_openvino
+run_openvino = $(python) tests/formats/openvino/interop/openvino_files.py check build/dev/tools/stele/stele \
+    build/dev/tests/interop_openvino
 # llama-cpp-python is built from its sources: 12 minutes on two cores.
 build/interop-gguf/installed: export CMAKE_ARGS = -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF \
     -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF

@@ -26,6 +26,7 @@ module;
 #include "stele/quantized.hpp"
 #include "stele/recorders/archive.hpp"
 #include "stele/recorders/burn.hpp"
+#include "stele/recorders/coreml.hpp"
 #include "stele/recorders/caffe.hpp"
 #include "stele/recorders/darknet.hpp"
 #include "stele/recorders/flax.hpp"
@@ -35,6 +36,7 @@ module;
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/numpy.hpp"
 #include "stele/recorders/onnx.hpp"
+#include "stele/recorders/openvino.hpp"
 #include "stele/recorders/paddle.hpp"
 #include "stele/recorders/pickle.hpp"
 #include "stele/recorders/pytorch.hpp"
@@ -111,12 +113,14 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::BurnDoublePrecision, v0::BurnEncoding, v0::BurnEra, v0::BurnFormat, v0::BurnFullPrecision,
     v0::BurnHalfPrecision, v0::BurnHeader, v0::BurnOptimizer, v0::BurnOptimizerRecord, v0::BurnOptions, v0::BurnRanked,
     v0::BurnRecorder, v0::BurnpackFormat, v0::BurnpackOptions, v0::BurnpackRecorder, v0::BytesRecorder,
-    v0::CompressedRecorder, v0::CompressedSteleFormat, v0::Compression, v0::FlaxFormat, v0::FlaxOptions,
+    v0::CompressedRecorder, v0::CompressedSteleFormat, v0::Compression, v0::CoremlFormat, v0::CoremlRecorder, v0::FlaxFormat,
+    v0::FlaxOptions,
     v0::FlaxRecorder, v0::GgufFormat, v0::GgufPrecision, v0::GgufRecorder, v0::Hdf5Format, v0::Hdf5Recorder,
     v0::HubFormat, v0::HubRecorder, v0::JsonEncoding, v0::JsonFormat, v0::JsonOptions, v0::JsonRecorder,
     v0::KerasFormat, v0::KerasRecorder, v0::NnefContainer, v0::NnefFormat,
     v0::NnefOptions, v0::NnefRecorder, v0::NpyFormat, v0::NpyOptions, v0::NpyRecorder, v0::NpzFormat, v0::NpzRecorder,
-    v0::OnnxFormat, v0::OnnxOptions, v0::OnnxRecorder, v0::PaddleFormat, v0::PaddleFraming, v0::PaddleNames,
+    v0::OnnxFormat, v0::OnnxOptions, v0::OnnxRecorder, v0::OpenvinoFormat, v0::OpenvinoOptions, v0::OpenvinoRecorder,
+    v0::PaddleFormat, v0::PaddleFraming, v0::PaddleNames,
     v0::PaddleOptions, v0::PaddleOrder, v0::PaddleRecorder, v0::PaddleVariable, v0::PickleFormat, v0::PickleRecorder,
     v0::PytorchFormat, v0::PytorchOptions, v0::PytorchRecorder, v0::SafetensorsFormat, v0::SafetensorsRecorder,
     v0::SameDiffContainer, v0::SameDiffFormat, v0::SameDiffOptions, v0::SameDiffRecorder, v0::ShardedSafetensorsFormat,

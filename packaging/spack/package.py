@@ -26,6 +26,7 @@ class Stele(CMakePackage):
             (
                 "archive",
                 "burn",
+                "coreml",
                 "caffe",
                 "darknet",
                 "flax",
@@ -36,6 +37,7 @@ class Stele(CMakePackage):
                 "nnef",
                 "numpy",
                 "onnx",
+                "openvino",
                 "paddle",
                 "pickle",
                 "pytorch",

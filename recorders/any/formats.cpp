@@ -382,6 +382,28 @@ bool is_npz_by_directory(const Source& source) {
 }
 #endif
 
+/// Returns the format of a file `.bin` that has only weights, from the file of the model beside it: the weights may
+/// begin like any format. Returns null for other files, and for a zip archive, which is PyTorch's.
+const Format* format_of_weights(const Source& source, std::string_view text) {
+  constexpr std::string_view ending = ".bin";
+  const std::string_view name = file_name(source.name());
+  const auto folder = source.bundle();
+  if (folder == nullptr || !name.ends_with(ending) || text.starts_with("PK\3\4")) return nullptr;
+  for (const char* const of : {"openvino"}) {
+    const Format* const format = find_format(of);
+    if (format == nullptr) continue;
+    const std::string beside = std::string(name.substr(0, name.size() - ending.size())).append(format->extension());
+    const auto contained = folder->contains(beside);
+    if (!contained || !*contained) continue;
+    const auto model = folder->open(beside);
+    std::byte head[1024];
+    const auto size = static_cast<std::size_t>(model ? std::min<std::uint64_t>((*model)->size(), sizeof head) : 0);
+    if (size == 0 || !(*model)->read_at(0, {head, size})) continue;
+    if (format->recognises({head, size}, (*model)->size())) return format;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Result<const Format*> format_of_content(const Source& source) { return detail::format_in(source, true); }
@@ -395,6 +417,9 @@ Result<const Format*> detail::format_in(const Source& source, bool zips) {
   const Format* found = nullptr;
   for (const Foreign& other : foreign) {
     if (other.certain(text)) return not_read(source, other.what, other.code);
+  }
+  if (folder == nullptr) {
+    if (const Format* const model = format_of_weights(source, text)) return model;
   }
   const Format* second = nullptr;
   find_member([&](const Member& member) {

@@ -68,6 +68,10 @@ TEST_CASE("front door: a file of one tensor") {
 TEST_CASE("front door: files of others, by content") {
   const std::string data = tests_folder() + "/formats";
   const std::pair<const char*, const char*> files[] = {
+      {"/coreml/data/int4.mlpackage", "coreml"},
+      {"/coreml/data/int4.mlpackage/Data/com.apple.CoreML/model.mlmodel", "coreml"},
+      {"/coreml/data/int4.mlpackage/Data/com.apple.CoreML/weights/weight.bin", "coreml"},
+      {"/coreml/data/network.mlmodel", "coreml"},
       {"/flax/data/net.msgpack", "flax"},
       {"/flax/data/unknown.msgpack", "flax"},
       {"/keras/data/conv.keras", "keras"},
@@ -84,6 +88,8 @@ TEST_CASE("front door: files of others, by content") {
       {"/numpy/data/compressed.npz", "npz"},
       {"/numpy/data/names.npz", "npz"},
       {"/numpy/data/empty.npz", "npz"},
+      {"/openvino/data/net.bin", "openvino"},
+      {"/openvino/data/net.xml", "openvino"},
       {"/paddle/data/lenet.pdiparams", "paddle"},
       {"/paddle/data/lenet_params/__params__", "paddle"},
       {"/paddle/data/single_f32.pdtensor", "paddle"},

@@ -14,6 +14,7 @@ required_conan_version = ">=2.4"
 FORMATS = {
     "archive": ["zlib", "libdeflate", "flatbuffers"],
     "burn": ["zlib", "libdeflate"],
+    "coreml": [],
     "caffe": [],
     "darknet": [],
     "flax": [],
@@ -24,6 +25,7 @@ FORMATS = {
     "nnef": ["zlib", "libdeflate"],
     "numpy": ["zlib", "libdeflate"],
     "onnx": [],
+    "openvino": [],
     "paddle": [],
     "pickle": [],
     "pytorch": ["zlib", "libdeflate"],

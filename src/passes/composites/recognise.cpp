@@ -386,9 +386,23 @@ class Recogniser {
       const LeafView zeros = leaf(leaf_of(*zero_item));
       if (element_size(zeros.dtype()) != 0) {
         why = set_zeros(*c, leaf_of(*zero_item));
+      } else if (zeros.dtype() == DType::u4 && codes.dtype() == DType::u4 && c->scales.columns == 1 &&
+                 c->scales.rows > 1 && zeros.size() == c->scales.rows) {  // one string of bits
+        c->zeros = c->scales;
+        c->zeros.leaf = leaf_of(*zero_item);
+        c->zeros.packing = Packing::column_words;
+        c->zeros.bits = 4;
       } else {
         STELE_TRY_ASSIGN(const std::string bytes, bytes_of(leaf_of(*zero_item)));
-        if (bytes.find_first_not_of('\0') != bytes.npos) why = "zero points of 4 bits";
+        const bool one = zeros.size() == 1 && zeros.dtype() == codes.dtype();
+        if (one) {  // the numbers of the codes contain it
+          auto table = std::make_shared<Table>(*c->table);
+          const float zero = (*table)[static_cast<unsigned char>(bytes[0]) & 0xf];
+          for (float& number : *table) number -= zero;
+          c->table = std::move(table);
+        } else if (bytes.find_first_not_of('\0') != bytes.npos) {
+          why = "zero points of 4 bits";
+        }
       }
     }
     return add(name, c, why);
@@ -399,6 +413,21 @@ class Recogniser {
     const LeafView leaf_of_scales = leaf(scales);
     if (leaf_of_scales.size() == 1) return set_grid(c, scales, {});
     const auto rank = static_cast<std::int64_t>(c.shape.rank());
+    // [N, G, 1] for codes of [N, G, K], as in OpenVINO, and [N, G] for codes of [N, K * G], as in Core ML: scales for
+    // the indices of the leading axes, the last of which may be in groups.
+    const auto shape = leaf_of_scales.shape();
+    const auto [scale, code] = std::mismatch(shape.begin(), shape.end(), c.shape.begin(), c.shape.end());
+    if (rank > 1 && shape.size() == c.shape.rank() && scale != shape.end() && *scale != 0 && *code % *scale == 0 &&
+        std::all_of(scale + 1, shape.end(), [](Extent e) { return e == 1; })) {
+      set_rows(c, scales);
+      if (*scale != 1 && scale + 1 == shape.end()) {
+        c.scales.rows /= *scale;
+        c.scales.columns = *scale;
+        c.group = c.columns / *scale;
+        c.row_group = 1;
+      }
+      return {};
+    }
     if (axis < 0) axis += rank;
     if (axis < 0 || axis >= rank || leaf_of_scales.shape().size() != 1 ||
         leaf_of_scales.size() != c.shape[static_cast<std::size_t>(axis)]) {
@@ -415,11 +444,17 @@ class Recogniser {
       return {};
     }
     if (std::any_of(extents.begin(), extents.end(), [](Extent e) { return e != 1; })) return "scales of an inner axis";
-    c.group = c.columns;
-    c.row_group = c.rows / leaf_of_scales.size();
-    c.scales.rows = leaf_of_scales.size();
-    c.scales.columns = 1;
+    set_rows(c, scales);
     return {};
+  }
+  /// Sets a scale for each part of consecutive rows.
+  void set_rows(Composite& c, std::uint32_t scales) {
+    c.scales.leaf = scales;
+    c.scales.rows = leaf(scales).size();
+    c.scales.columns = 1;
+    c.stack_rows = c.rows;
+    c.group = c.columns;
+    c.row_group = c.rows / c.scales.rows;
   }
 
   /// 8-bit floats or integers, with scales for the tensor, its rows, groups or blocks.

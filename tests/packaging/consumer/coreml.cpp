@@ -1,0 +1,10 @@
+// One recorder alone: Core ML's models, which it only reads.
+#include <stele/recorders/coreml.hpp>
+
+#include <cstdlib>
+
+int main() {
+  const stele::CoremlRecorder<> recorder;
+  const auto opened = recorder.open("none.mlpackage");
+  return !opened && opened.error().code() == stele::Errc::not_found ? EXIT_SUCCESS : EXIT_FAILURE;
+}
