@@ -8,6 +8,7 @@
 #include <stele/recorders/nnef.hpp>
 #include <stele/recorders/paddle.hpp>
 #include <stele/recorders/samediff.hpp>
+#include <stele/recorders/zarr.hpp>
 
 #include <numeric>
 
@@ -58,7 +59,7 @@ struct Plain {
       Burn<BurnEncoding::json, true>, SameDiff<SameDiffContainer::fb>, SameDiff<SameDiffContainer::sdnb>,              \
       SameDiff<SameDiffContainer::sdz>, SameDiff<SameDiffContainer::sdnb, 100'000>, Nnef<NnefContainer::folder>,       \
       Nnef<NnefContainer::tgz>, Paddle<PaddleFraming::none>, Paddle<PaddleFraming::sized>,                             \
-      Paddle<PaddleFraming::named>, Paddle<PaddleFraming::none, true>, Plain<NpzFormat>
+      Paddle<PaddleFraming::named>, Paddle<PaddleFraming::none, true>, Plain<NpzFormat>, Plain<ZarrFormat>
 
 /// Files in memory, saved by one format. Each can open the others, as in a folder.
 template <class Case>
