@@ -31,11 +31,13 @@ module;
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/numpy.hpp"
 #include "stele/recorders/onnx.hpp"
+#include "stele/recorders/orbax.hpp"
 #include "stele/recorders/paddle.hpp"
 #include "stele/recorders/pytorch.hpp"
 #include "stele/recorders/samediff.hpp"
 #include "stele/recorders/stele_writer.hpp"
 #include "stele/recorders/tensorflow.hpp"
+#include "stele/recorders/zarr.hpp"
 #include "stele/recover.hpp"
 #include "stele/stele.hpp"
 #include "stele/transform.hpp"
@@ -107,11 +109,13 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::FlaxRecorder, v0::GgufFormat, v0::GgufPrecision, v0::GgufRecorder, v0::HubFormat, v0::HubRecorder,
     v0::JsonEncoding, v0::JsonFormat, v0::JsonOptions, v0::JsonRecorder, v0::NnefContainer, v0::NnefFormat,
     v0::NnefOptions, v0::NnefRecorder, v0::NpyFormat, v0::NpyOptions, v0::NpyRecorder, v0::NpzFormat, v0::NpzRecorder,
-    v0::OnnxFormat, v0::OnnxOptions, v0::OnnxRecorder, v0::PaddleFormat, v0::PaddleFraming, v0::PaddleNames,
+    v0::OnnxFormat, v0::OnnxOptions, v0::OnnxRecorder, v0::OrbaxFormat, v0::OrbaxRecorder, v0::PaddleFormat,
+    v0::PaddleFraming, v0::PaddleNames,
     v0::PaddleOptions, v0::PaddleOrder, v0::PaddleRecorder, v0::PaddleVariable, v0::PytorchFormat, v0::PytorchOptions,
     v0::PytorchRecorder, v0::SafetensorsFormat, v0::SafetensorsRecorder, v0::SameDiffContainer, v0::SameDiffFormat,
     v0::SameDiffOptions, v0::SameDiffRecorder, v0::ShardedSafetensorsFormat, v0::ShardedSafetensorsRecorder,
-    v0::SteleFormat, v0::TensorBundleFormat, v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder;
+    v0::SteleFormat, v0::TensorBundleFormat, v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder,
+    v0::ZarrFormat, v0::ZarrOptions, v0::ZarrRecorder;
 
 namespace parts {
 using parts::Awq, parts::Fp8Blocks, parts::Gptq, parts::Mxfp4, parts::Nvfp4, parts::PackedIntegers;

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -81,30 +82,72 @@ Status write_text(Bundle& bundle, const std::string& name, std::string_view text
   return file->commit();
 }
 
-struct FreeCompressor {
-  void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
+/// Compresses chunks, one after the other.
+class Compressor {
+ public:
+  explicit Compressor(int level) : context_(ZSTD_createCCtx()), buffer_(ZSTD_CStreamOutSize()) {
+    if (context_ == nullptr) throw std::bad_alloc();
+    ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level);
+  }
+
+  void begin(std::uint64_t size) {
+    ZSTD_CCtx_reset(context_.get(), ZSTD_reset_session_only);
+    ZSTD_CCtx_setPledgedSrcSize(context_.get(), size);
+    used_ = 0;
+    flushed_ = false;
+  }
+  /// Compresses bytes of a chunk. `last`: they are the last ones.
+  Status put(std::span<const std::byte> bytes, bool last, Sink& to) {
+    ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
+    for (std::size_t left = 1; left != 0;) {
+      ZSTD_outBuffer out{buffer_.data(), buffer_.size(), used_};
+      left = ZSTD_compressStream2(context_.get(), &out, &in, last ? ZSTD_e_end : ZSTD_e_continue);
+      if (ZSTD_isError(left) != 0) return Error(Errc::out_of_memory, "zstd has failed").found(ZSTD_getErrorName(left));
+      if (!last) left = in.size - in.pos;
+      used_ = out.pos;
+      const bool ends = last && left == 0;
+      if (ends && !flushed_) STELE_TRY(to.reserve(used_));
+      if (!ends && used_ < buffer_.size()) continue;
+      STELE_TRY(to.write(buffer_.span().first(used_)));
+      used_ = 0;
+      flushed_ = true;
+    }
+    return {};
+  }
+
+ private:
+  struct Free {
+    void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
+  };
+  std::unique_ptr<ZSTD_CCtx, Free> context_;
+  Bytes buffer_;
+  std::size_t used_ = 0;
+  bool flushed_ = false;
 };
 
 /// Writes the bytes of a leaf as chunks of whole rows.
 class Chunks final : public PieceSink {
  public:
-  /// `chunk`: bytes of a chunk. `suffix`: the rest of each key after the first number.
-  Chunks(Bundle& bundle, std::string prefix, std::string suffix, std::uint64_t chunk, int level)
-      : bundle_(bundle), prefix_(std::move(prefix)), suffix_(std::move(suffix)), chunk_(chunk), level_(level) {
-    if (level_ == 0) return;
-    context_.reset(ZSTD_createCCtx());
-    if (context_ == nullptr) throw std::bad_alloc();
-    compressed_ = Bytes(ZSTD_CStreamOutSize());
-  }
+  /// `suffix`: the rest of each key after the first number; `chunk`: bytes of a chunk; `compressor`: null if chunks are
+  /// not compressed.
+  Chunks(Bundle& bundle, std::string prefix, std::string suffix, std::uint64_t chunk, Compressor* compressor)
+      : bundle_(bundle),
+        prefix_(std::move(prefix)),
+        suffix_(std::move(suffix)),
+        chunk_(chunk),
+        compressor_(compressor) {}
 
   Status piece(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
       if (file_ == nullptr) STELE_TRY(begin());
       const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), chunk_ - done_));
-      STELE_TRY(put(bytes.first(n), done_ + n == chunk_));
+      const bool last = done_ + n == chunk_;
+      STELE_TRY(compressor_ != nullptr ? compressor_->put(bytes.first(n), last, *file_) : file_->write(bytes.first(n)));
       done_ += n;
       bytes = bytes.subspan(n);
-      if (done_ == chunk_) STELE_TRY(end());
+      if (!last) continue;
+      done_ = 0;
+      STELE_TRY(std::exchange(file_, nullptr)->commit());
     }
     return {};
   }
@@ -120,45 +163,26 @@ class Chunks final : public PieceSink {
 
  private:
   Status begin() {
-    const std::string key =
-        suffix_.empty() && prefix_.ends_with('c') ? prefix_ : prefix_ + std::to_string(number_++) + suffix_;
-    STELE_TRY_ASSIGN(file_, bundle_.create(key));
-    if (context_ == nullptr) return file_->reserve(chunk_);
-    ZSTD_CCtx_reset(context_.get(), ZSTD_reset_session_only);
-    ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level_);
-    ZSTD_CCtx_setPledgedSrcSize(context_.get(), chunk_);
+    const bool scalar = prefix_.ends_with('c');
+    STELE_TRY_ASSIGN(file_, bundle_.create(scalar ? prefix_ : prefix_ + std::to_string(number_++) + suffix_));
+    if (compressor_ == nullptr) return file_->reserve(chunk_);
+    compressor_->begin(chunk_);
     return {};
-  }
-  Status put(std::span<const std::byte> bytes, bool last) {
-    if (context_ == nullptr) return file_->write(bytes);
-    ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
-    for (std::size_t left = 1; left != 0;) {
-      ZSTD_outBuffer out{compressed_.data(), compressed_.size(), 0};
-      left = ZSTD_compressStream2(context_.get(), &out, &in, last ? ZSTD_e_end : ZSTD_e_continue);
-      if (ZSTD_isError(left) != 0) return Error(Errc::out_of_memory, "zstd has failed").found(ZSTD_getErrorName(left));
-      if (!last) left = in.size - in.pos;
-      STELE_TRY(file_->write(compressed_.span().first(out.pos)));
-    }
-    return {};
-  }
-  Status end() {
-    done_ = 0;
-    return std::exchange(file_, nullptr)->commit();
   }
 
   Bundle& bundle_;
   std::string prefix_, suffix_;
   std::uint64_t chunk_, done_ = 0, number_ = 0;
-  int level_;
+  Compressor* compressor_;
   std::unique_ptr<Sink> file_;
-  std::unique_ptr<ZSTD_CCtx, FreeCompressor> context_;
-  Bytes compressed_;
 };
 
 class Writer {
  public:
   Writer(const Snapshot& snapshot, const ZarrOptions& options, Bundle& bundle)
-      : snapshot_(snapshot), options_(options), bundle_(bundle) {}
+      : snapshot_(snapshot), options_(options), level_(std::clamp(options.level, 0, 19)), bundle_(bundle) {
+    if (level_ != 0) compressor_.emplace(level_);
+  }
 
   Status run(std::map<std::string, std::string> metadata, const Workers& workers) {
     const LeafPaths paths(*snapshot_.data());
@@ -234,7 +258,6 @@ class Writer {
       bytes = row * chunk[0];
     }
     const DTypeClass kind = dtype_class(type.dtype);
-    const int level = std::clamp(options_.level, 0, 19);
     std::string text;
     json::Writer out(text);
     out.begin_object();
@@ -271,11 +294,11 @@ class Writer {
       out.end_object();
     }
     out.end_object();
-    if (level != 0) {
+    if (level_ != 0) {
       out.begin_object();
       out.key("name"), out.string("zstd");
       out.key("configuration"), out.begin_object();
-      out.key("level"), out.i64(level);
+      out.key("level"), out.i64(level_);
       out.key("checksum"), out.boolean(false);
       out.end_object(), out.end_object();
     }
@@ -295,14 +318,17 @@ class Writer {
     if (leaf.byte_size() == 0) return {};
     std::string suffix;
     for (std::size_t d = 1; d < chunk.size(); ++d) suffix += "/0";
-    Chunks chunks(bundle_, name + (chunk.empty() ? "/c" : "/c/"), std::move(suffix), bytes, level);
+    Chunks chunks(bundle_, name + (chunk.empty() ? "/c" : "/c/"), std::move(suffix), bytes,
+                  compressor_ ? &*compressor_ : nullptr);
     STELE_TRY(with_path(leaf.stream(chunks, context), leaf));
     return chunks.finish();
   }
 
   const Snapshot& snapshot_;
   const ZarrOptions& options_;
+  int level_;
   Bundle& bundle_;
+  std::optional<Compressor> compressor_;
 };
 
 }  // namespace

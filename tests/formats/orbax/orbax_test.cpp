@@ -185,7 +185,7 @@ TEST_CASE("orbax: damaged databases") {
     CAPTURE(name);
     Files files = whole;
     const bool part = name == "manifest.ocdbt";
-    for (std::size_t i = 0; i < text.size(); i += text.size() > 1000 ? 7 : 1) {
+    for (std::size_t i = 0; i<text.size(); i += text.size()> 1000 ? 7 : 1) {
       files[name] = text.substr(0, i);
       const bool cut = read_all(files);
       if (part && cut) FAIL("a truncated manifest is read");

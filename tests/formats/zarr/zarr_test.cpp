@@ -45,9 +45,7 @@ std::shared_ptr<Bundle> bundle_of(const Files& files) {
   return bundle;
 }
 
-Result<Snapshot> open_files(const Files& files) {
-  return ZarrRecorder<>().open(bundle_source(bundle_of(files)));
-}
+Result<Snapshot> open_files(const Files& files) { return ZarrRecorder<>().open(bundle_source(bundle_of(files))); }
 
 /// Returns the elements as numbers; of complex numbers, the real parts.
 std::vector<double> numbers(const LeafView& leaf) {
@@ -142,8 +140,7 @@ TEST_CASE("zarr: version 3 of zarr-python") {
   CHECK(absent[9] == 1);
   CHECK(numbers(*opened.find("scalar")) == std::vector<double>{5});
   CHECK(numbers(*opened.find("fill_inf"))[0] < -1e300);
-  CHECK(good(content(*opened.find("fill_complex"))).substr(0, 8) ==
-        std::string("\0\0\x80\x3f\0\0\0\x40", 8));
+  CHECK(good(content(*opened.find("fill_complex"))).substr(0, 8) == std::string("\0\0\x80\x3f\0\0\0\x40", 8));
   const Annotations& notes = *opened.find("plain")->annotations();
   CHECK(notes.at("zarr.dimension_names") == Value(Value::List{Value("row"), Value()}));
   // A plain array in one chunk is a range of its file.
