@@ -43,7 +43,7 @@ class ArrayLeaf {
       stride *= array_.chunk[axis];
     }
     for (std::size_t d = 0; d < rank; ++d) grid_.push_back(blocks_of(array_.shape[d], array_.chunk[d]));
-    if (array_.shard.empty()) return;
+    if (!array_.sharded) return;
     for (std::size_t d = 0; d < rank; ++d) {
       per_shard_.push_back(array_.shard[d] / array_.chunk[d]);
       inner_ *= per_shard_.back();
@@ -226,7 +226,7 @@ class ArrayLeaf {
     const auto key = all_.store_->find(key_of(value));
     if (!key) return std::shared_ptr<const Bytes>();
     STELE_TRY_ASSIGN(Stored stored, all_.store_->open(*key));
-    if (!per_shard_.empty()) {
+    if (array_.sharded) {
       STELE_TRY_ASSIGN(const bool present, find_in_shard(at, value, stored));
       if (!present) return std::shared_ptr<const Bytes>();
     }
@@ -319,7 +319,7 @@ constexpr LeafOps chunk_ops{.read = ArrayLeaf::read, .stream = ArrayLeaf::stream
 
 /// Returns true if the array's elements are the bytes of a single chunk.
 bool is_plain(const Array& array) {
-  if (!array.codecs.empty() || !array.shard.empty() || !array.order.empty()) return false;
+  if (!array.codecs.empty() || array.sharded || !array.order.empty()) return false;
   if (array.big_endian && array.type->swapped != 1) return false;
   for (std::size_t d = 0; d < array.shape.size(); ++d) {
     if (d == 0 ? array.shape[0] > array.chunk[0] : array.shape[d] != array.chunk[d]) return false;
@@ -358,7 +358,7 @@ Result<Provider> Arrays::add(Array& array, IndexBudget& memory) {
       STELE_TRY_ASSIGN(const Stored stored, store_->open(key));
       std::uint64_t most = stored.size;
       for (std::size_t i = kept.codecs.size(); i-- > 0;) most = max_decoded(kept.codecs[i], most);
-      decoded = add_scaled(decoded, 1, kept.shard.empty() ? std::min(most, unit) : most);
+      decoded = add_scaled(decoded, 1, !kept.sharded ? std::min(most, unit) : most);
     }
   }
   const std::uint64_t present_chunks = add_scaled(0, values, leaf->stored_chunks());

@@ -247,6 +247,7 @@ class ArrayReader {
   Status sharding(const Value& settings) {
     std::vector<Extent> inner;
     STELE_TRY(extents("the chunk_shape of shards", settings.find("chunk_shape"), inner));
+    array_.sharded = true;
     array_.shard = std::exchange(array_.chunk, std::move(inner));
     const std::string_view location = text(settings.find("index_location"));
     if (!location.empty() && location != "start" && location != "end") {
@@ -331,12 +332,12 @@ class ArrayReader {
 
   Result<Array> finish(const Value& document) {
     const std::size_t rank = array_.shape.size();
-    if (array_.chunk.size() != rank || (!array_.shard.empty() && array_.shard.size() != rank)) {
+    if (array_.chunk.size() != rank || (array_.sharded && array_.shard.size() != rank)) {
       return wrong("the chunks' shape", std::to_string(rank) + " extents");
     }
     for (std::size_t d = 0; d < rank; ++d) {
       if (array_.chunk[d] == 0) return wrong("the chunks' shape", "extents above 0");
-      if (!array_.shard.empty() && (array_.shard[d] == 0 || array_.shard[d] % array_.chunk[d] != 0)) {
+      if (array_.sharded && (array_.shard[d] == 0 || array_.shard[d] % array_.chunk[d] != 0)) {
         return wrong("the shards' shape", "multiples of the chunks' extents");
       }
     }

@@ -37,7 +37,8 @@ struct Array {
   const ItemType* type = nullptr;
   std::vector<Extent> shape{};
   std::vector<Extent> chunk{};       // the box that is decoded at once
-  std::vector<Extent> shard{};       // the box of a stored value that contains several chunks; empty: there are none
+  bool sharded = false;              // a stored value contains several chunks
+  std::vector<Extent> shard{};       // the box of a stored value, if `sharded`
   std::vector<std::size_t> order{};  // the array's axis for each axis of an encoded chunk; empty: the same
   bool big_endian = false;
   std::vector<Codec> codecs{};               // of chunks, in the order of encoding

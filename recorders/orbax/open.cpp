@@ -11,10 +11,11 @@
 #include "base/in_file.hpp"
 #include "base/limits.hpp"
 #include "encodings/ocdbt/ocdbt.hpp"
+#include "encodings/orbax/folders.hpp"
+#include "encodings/orbax/tree.hpp"
 #include "encodings/zarr/array.hpp"
 #include "encodings/zarr/metadata.hpp"
 #include "encodings/zarr/store.hpp"
-#include "folders.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
@@ -27,7 +28,6 @@
 #include "stele/bundle.hpp"
 #include "stele/precision/convert.hpp"
 #include "stele/recorders/orbax.hpp"
-#include "tree.hpp"
 
 namespace stele::inline v0 {
 namespace detail::orbax {
@@ -307,9 +307,13 @@ class Reader {
     Array array = std::move(found->second);
     by_name_.erase(found);
     if (node.kind == LeafKind::scalar) {
-      STELE_TRY_ASSIGN(Value value, number(array));
-      if (!value.is_null()) {
-        builder_.value(name, std::move(value));
+      // A number whose bytes are damaged remains a tensor, so that the other entries can be loaded.
+      auto value = number(array);
+      if (!value && (value.error().code() == Errc::io || value.error().code() == Errc::out_of_memory)) {
+        return std::move(value).error();
+      }
+      if (value && !value->is_null()) {
+        builder_.value(name, *std::move(value));
         return {};
       }
     }

@@ -1,12 +1,8 @@
 // Writes a Snapshot as a folder of zarr v3.
-#include <zstd.h>
-
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
-#include <new>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +11,7 @@
 
 #include "base/parallel.hpp"
 #include "base/shortened.hpp"
+#include "encodings/zarr/chunk_writer.hpp"
 #include "encodings/zarr/metadata.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
@@ -82,101 +79,6 @@ Status write_text(Bundle& bundle, const std::string& name, std::string_view text
   return file->commit();
 }
 
-/// Compresses chunks, one after the other.
-class Compressor {
- public:
-  explicit Compressor(int level) : context_(ZSTD_createCCtx()), buffer_(ZSTD_CStreamOutSize()) {
-    if (context_ == nullptr) throw std::bad_alloc();
-    ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level);
-  }
-
-  void begin(std::uint64_t size) {
-    ZSTD_CCtx_reset(context_.get(), ZSTD_reset_session_only);
-    ZSTD_CCtx_setPledgedSrcSize(context_.get(), size);
-    used_ = 0;
-    flushed_ = false;
-  }
-  /// Compresses bytes of a chunk. `last`: they are the last ones.
-  Status put(std::span<const std::byte> bytes, bool last, Sink& to) {
-    ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
-    for (std::size_t left = 1; left != 0;) {
-      ZSTD_outBuffer out{buffer_.data(), buffer_.size(), used_};
-      left = ZSTD_compressStream2(context_.get(), &out, &in, last ? ZSTD_e_end : ZSTD_e_continue);
-      if (ZSTD_isError(left) != 0) return Error(Errc::out_of_memory, "zstd has failed").found(ZSTD_getErrorName(left));
-      if (!last) left = in.size - in.pos;
-      used_ = out.pos;
-      const bool ends = last && left == 0;
-      if (ends && !flushed_) STELE_TRY(to.reserve(used_));
-      if (!ends && used_ < buffer_.size()) continue;
-      STELE_TRY(to.write(buffer_.span().first(used_)));
-      used_ = 0;
-      flushed_ = true;
-    }
-    return {};
-  }
-
- private:
-  struct Free {
-    void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
-  };
-  std::unique_ptr<ZSTD_CCtx, Free> context_;
-  Bytes buffer_;
-  std::size_t used_ = 0;
-  bool flushed_ = false;
-};
-
-/// Writes the bytes of a leaf as chunks of whole rows.
-class Chunks final : public PieceSink {
- public:
-  /// `suffix`: the rest of each key after the first number; `chunk`: bytes of a chunk; `compressor`: null if chunks are
-  /// not compressed.
-  Chunks(Bundle& bundle, std::string prefix, std::string suffix, std::uint64_t chunk, Compressor* compressor)
-      : bundle_(bundle),
-        prefix_(std::move(prefix)),
-        suffix_(std::move(suffix)),
-        chunk_(chunk),
-        compressor_(compressor) {}
-
-  Status piece(std::span<const std::byte> bytes) override {
-    while (!bytes.empty()) {
-      if (file_ == nullptr) STELE_TRY(begin());
-      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), chunk_ - done_));
-      const bool last = done_ + n == chunk_;
-      STELE_TRY(compressor_ != nullptr ? compressor_->put(bytes.first(n), last, *file_) : file_->write(bytes.first(n)));
-      done_ += n;
-      bytes = bytes.subspan(n);
-      if (!last) continue;
-      done_ = 0;
-      STELE_TRY(std::exchange(file_, nullptr)->commit());
-    }
-    return {};
-  }
-  /// Fills the last chunk up with zeros.
-  Status finish() {
-    static constexpr std::array<std::byte, 4096> zeros{};
-    while (file_ != nullptr) {
-      STELE_TRY(piece(
-          std::span(zeros).first(static_cast<std::size_t>(std::min<std::uint64_t>(zeros.size(), chunk_ - done_)))));
-    }
-    return {};
-  }
-
- private:
-  Status begin() {
-    const bool scalar = prefix_.ends_with('c');
-    STELE_TRY_ASSIGN(file_, bundle_.create(scalar ? prefix_ : prefix_ + std::to_string(number_++) + suffix_));
-    if (compressor_ == nullptr) return file_->reserve(chunk_);
-    compressor_->begin(chunk_);
-    return {};
-  }
-
-  Bundle& bundle_;
-  std::string prefix_, suffix_;
-  std::uint64_t chunk_, done_ = 0, number_ = 0;
-  Compressor* compressor_;
-  std::unique_ptr<Sink> file_;
-};
-
 class Writer {
  public:
   Writer(const Snapshot& snapshot, const ZarrOptions& options, Bundle& bundle)
@@ -241,85 +143,15 @@ class Writer {
     return text;
   }
 
-  static void list(json::Writer& out, std::string_view key, std::span<const Extent> extents) {
-    out.key(key), out.begin_array();
-    for (const Extent extent : extents) out.u64(extent);
-    out.end_array();
-  }
-
   Status array(const std::string& name, const LeafView& leaf, ReadContext& context) {
-    const ItemType& type = *type_of(leaf.dtype());
-    std::vector<Extent> chunk(leaf.shape().begin(), leaf.shape().end());
-    for (Extent& extent : chunk) extent = std::max<Extent>(extent, 1);
-    std::uint64_t bytes = std::max<std::uint64_t>(leaf.byte_size(), element_size(type.dtype));
-    if (options_.chunk_bytes != 0 && bytes > options_.chunk_bytes && !chunk.empty()) {
-      const std::uint64_t row = bytes / chunk[0];
-      chunk[0] = std::clamp<std::uint64_t>(options_.chunk_bytes / row, 1, chunk[0]);
-      bytes = row * chunk[0];
-    }
-    const DTypeClass kind = dtype_class(type.dtype);
-    std::string text;
-    json::Writer out(text);
-    out.begin_object();
-    out.key("zarr_format"), out.u64(3);
-    out.key("node_type"), out.string("array");
-    list(out, "shape", leaf.shape());
-    out.key("data_type"), out.string(type.name);
-    out.key("chunk_grid"), out.begin_object();
-    out.key("name"), out.string("regular");
-    out.key("configuration"), out.begin_object();
-    list(out, "chunk_shape", chunk);
-    out.end_object(), out.end_object();
-    out.key("chunk_key_encoding"), out.begin_object();
-    out.key("name"), out.string("default");
-    out.key("configuration"), out.begin_object();
-    out.key("separator"), out.string("/");
-    out.end_object(), out.end_object();
-    out.key("fill_value");
-    if (kind == DTypeClass::boolean) {
-      out.boolean(false);
-    } else if (kind == DTypeClass::complex) {
-      out.begin_array(), out.f64(0), out.f64(0), out.end_array();
-    } else if (kind == DTypeClass::floating) {
-      out.f64(0);
-    } else {
-      out.u64(0);
-    }
-    out.key("codecs"), out.begin_array();
-    out.begin_object();
-    out.key("name"), out.string("bytes");
-    if (type.swapped != 1) {
-      out.key("configuration"), out.begin_object();
-      out.key("endian"), out.string("little");
-      out.end_object();
-    }
-    out.end_object();
-    if (level_ != 0) {
-      out.begin_object();
-      out.key("name"), out.string("zstd");
-      out.key("configuration"), out.begin_object();
-      out.key("level"), out.i64(level_);
-      out.key("checksum"), out.boolean(false);
-      out.end_object(), out.end_object();
-    }
-    out.end_array();
-    out.key("attributes");
-    if (const Value* const note = written_note(leaf, attributes_note)) {
-      STELE_TRY(json::write_value(out, *note));
-    } else {
-      out.begin_object(), out.end_object();
-    }
-    if (const Value* const note = written_note(leaf, dimensions_note)) {
-      out.key("dimension_names");
-      STELE_TRY(json::write_value(out, *note));
-    }
-    out.end_object();
+    const ArrayPlan plan = plan_array(leaf.dtype(), leaf.shape(), options_.chunk_bytes);
+    const Value none = Value::Map{};
+    const Value* const attributes = written_note(leaf, attributes_note);
+    STELE_TRY_ASSIGN(const std::string text, document_of(plan, level_, attributes != nullptr ? *attributes : none,
+                                                         written_note(leaf, dimensions_note)));
     STELE_TRY(write_text(bundle_, name + '/' + std::string(v3_key), text));
     if (leaf.byte_size() == 0) return {};
-    std::string suffix;
-    for (std::size_t d = 1; d < chunk.size(); ++d) suffix += "/0";
-    Chunks chunks(bundle_, name + (chunk.empty() ? "/c" : "/c/"), std::move(suffix), bytes,
-                  compressor_ ? &*compressor_ : nullptr);
+    ChunkWriter chunks(bundle_, name, plan, compressor_ ? &*compressor_ : nullptr);
     STELE_TRY(with_path(leaf.stream(chunks, context), leaf));
     return chunks.finish();
   }

@@ -64,6 +64,11 @@ struct Extra {
   Tensor<std::int8_t, 1> array;
   STELE_MODULE(Extra, name, scalar, flag, array)
 };
+struct Matrix {
+  Tensor<float, 2> w;
+  std::int64_t step = 0;
+  STELE_MODULE(Matrix, w, step)
+};
 struct State {
   Params params;
   Tensor<std::int32_t, 0> step;
@@ -117,8 +122,9 @@ TEST_CASE("orbax: plain files, zarr v3, and the files of a folder") {
   const Snapshot plain = good(OrbaxRecorder<>().open(golden("plain")));
   CHECK(good(load<Params>(plain)).layers.size() == 1);
   const Snapshot zarr3 = good(OrbaxRecorder<>().open(golden("zarr3")));
-  const Tensor<float, 2> w = good(load<std::map<std::string, Tensor<float, 2>>>(zarr3)).at("w");
-  CHECK(w(7, 5) == 47 % 8);
+  const Matrix loaded = good(load<Matrix>(zarr3));
+  CHECK(loaded.w(7, 5) == 47 % 8);
+  CHECK(loaded.step == 7);
   for (const char* file : {"/manifest.ocdbt", "/_METADATA", "/_CHECKPOINT_METADATA"}) {
     CHECK(good(stele::open(golden("zarr3") + file)).leaf_count() == 1);
   }

@@ -49,7 +49,7 @@ def make(folder):
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     save(f"{folder}/ocdbt", state())
     save(f"{folder}/plain", params(1), use_ocdbt=False)
-    save(f"{folder}/zarr3", {"w": numbers(jnp.zeros((8, 6)))}, use_zarr3=True)
+    save(f"{folder}/zarr3", {"w": numbers(jnp.zeros((8, 6))), "step": 7}, use_zarr3=True)
     with ocp.CheckpointManager(f"{folder}/steps") as manager:
         for step in (2, 10):
             tree = {"w": jnp.full(2, step, jnp.float32)}

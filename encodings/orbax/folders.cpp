@@ -1,4 +1,4 @@
-#include "folders.hpp"
+#include "encodings/orbax/folders.hpp"
 
 #include <algorithm>
 #include <cstdint>

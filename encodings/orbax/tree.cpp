@@ -1,4 +1,4 @@
-#include "tree.hpp"
+#include "encodings/orbax/tree.hpp"
 
 #include <utility>
 
