@@ -46,6 +46,8 @@
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
+#   make interop-orbax        checkpoints that Orbax writes (Python, in build/interop-orbax, 900 MB)
+#   make interop-zarr         folders both ways against zarr-python and TensorStore (Python, in build/interop-zarr, 150 MB)
 #   make interop-openvino     models both ways against OpenVINO (Python, in build/interop-openvino, 250 MB)
 #   make interop-coreml       models that coremltools writes (Python, in build/interop-coreml, 200 MB)
 #   make interop-keras        files both ways against Keras and h5py (Python, in build/interop-keras, 500 MB)
@@ -348,6 +350,10 @@ run_darknet = $(python) tests/formats/darknet/interop/darknet_files.py check bui
 build_flax = stele_command
 run_flax = $(python) tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele
 
+build_orbax = stele_command
+run_orbax = $(python) tests/formats/orbax/interop/orbax_files.py check build/dev/tools/stele/stele
+build_zarr = stele_command
+run_zarr = $(python) tests/formats/zarr/interop/zarr_files.py check build/dev/tools/stele/stele
 build_coreml = stele_command
 run_coreml = $(python) tests/formats/coreml/interop/coreml_files.py check build/dev/tools/stele/stele
 build_mxnet = stele_command

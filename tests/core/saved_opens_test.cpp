@@ -10,6 +10,7 @@
 #include <stele/recorders/nnef.hpp>
 #include <stele/recorders/paddle.hpp>
 #include <stele/recorders/samediff.hpp>
+#include <stele/recorders/zarr.hpp>
 
 #include <numeric>
 
@@ -61,7 +62,7 @@ struct Plain {
       SameDiff<SameDiffContainer::sdz>, SameDiff<SameDiffContainer::sdnb, 100'000>, Nnef<NnefContainer::folder>,       \
       Nnef<NnefContainer::tgz>, Paddle<PaddleFraming::none>, Paddle<PaddleFraming::sized>,                             \
       Paddle<PaddleFraming::named>, Paddle<PaddleFraming::none, true>, Plain<NpzFormat>, Plain<Hdf5Format>,            \
-      Plain<KerasFormat>, Plain<MxnetFormat>
+      Plain<KerasFormat>, Plain<MxnetFormat>, Plain<ZarrFormat>
 
 /// Files in memory, saved by one format. Each can open the others, as in a folder.
 template <class Case>
@@ -257,7 +258,7 @@ std::uint64_t bound_of(std::string_view format, std::uint64_t size) {
     if (format == "archive" || format == "samediff" || format == "sdnb" || format == "nnef" || format == "npz" ||
         format == "hdf5" || format == "keras")
       return detail::index_rate::entry;
-    if (format.starts_with("safetensors") || format == "burnpack") return detail::index_rate::index;
+    if (format.starts_with("safetensors") || format == "burnpack" || format == "zarr") return detail::index_rate::index;
     return detail::index_rate::file;
   };
   const bool compressed = format.ends_with("gz") || format.ends_with("zst") || format == "sdz";

@@ -31,7 +31,7 @@ HOLDS = {
     **dict.fromkeys(["archive", "samediff", "sdnb", "sdz", "burnpack"], [*COMMON, "bf16"]),
     **dict.fromkeys(["burn-mpk", "burn-mpk.gz", "burn-json", "burn-json.gz"], [*COMMON, "bf16"]),
     **dict.fromkeys(["burn-bin", "burn-bin.gz"], []),  # stores modules alone
-    **dict.fromkeys(["flax", "hdf5", "keras", "npz"], WHOLE),
+    **dict.fromkeys(["flax", "hdf5", "keras", "npz", "zarr"], WHOLE),
     "gguf": [*FLOATS, "i64", "i32", "i16", "i8", "bf16"],
     "mxnet": [*COMMON, "bf16"],
     **dict.fromkeys(["json", "json.zst", "json.gz", "stele"], DTYPES),

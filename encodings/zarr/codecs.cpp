@@ -1,0 +1,119 @@
+#include "encodings/zarr/codecs.hpp"
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "base/crc32c.hpp"
+#include "base/limits.hpp"
+#include "encodings/zarr/blosc.hpp"
+#include "stele/detail/little_endian.hpp"
+
+namespace stele::inline v0::detail::zarr {
+namespace {
+
+Error damaged(std::string_view found) {
+  return Error(Errc::malformed, "the compressed data are damaged").found(std::string(found));
+}
+
+struct EndInflate {
+  void operator()(z_stream* stream) const noexcept {
+    inflateEnd(stream);
+    delete stream;  // NOLINT(cppcoreguidelines-owning-memory): the pointer's own deleter
+  }
+};
+
+/// Inflates gzip or zlib data. Returns the number of bytes.
+Result<std::size_t> inflate_all(std::span<const std::byte> in, std::span<std::byte> out) {
+  std::unique_ptr<z_stream, EndInflate> stream(new z_stream());
+  constexpr int gzip_or_zlib = 15 + 32;
+  if (inflateInit2(stream.get(), gzip_or_zlib) != Z_OK) return Error(Errc::out_of_memory, "zlib has no memory");
+  constexpr std::size_t step = std::size_t{1} << 30;  // zlib counts in 32 bits
+  std::size_t read = 0, made = 0;
+  for (int state = Z_OK; state != Z_STREAM_END;) {
+    const std::size_t give = std::min(step, in.size() - read), room = std::min(step, out.size() - made);
+    std::byte spare{};  // detects data that are longer than `out`
+    stream->next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(in.data() + read));
+    stream->avail_in = static_cast<uInt>(give);
+    stream->next_out = reinterpret_cast<Bytef*>(room != 0 ? out.data() + made : &spare);
+    stream->avail_out = static_cast<uInt>(room != 0 ? room : 1);
+    const std::size_t space = stream->avail_out;
+    state = inflate(stream.get(), Z_NO_FLUSH);
+    read += give - stream->avail_in;
+    const std::size_t n = space - stream->avail_out;
+    if (room == 0 && n != 0) return damaged("more bytes than the chunk has");
+    made += n;
+    if (state == Z_STREAM_END && read < in.size() && in[read] == std::byte{0x1f}) {
+      state = inflateReset(stream.get());  // another member of a gzip file
+    } else if (state != Z_OK && state != Z_STREAM_END) {
+      return damaged(stream->msg != nullptr ? stream->msg : "an early end");
+    }
+  }
+  if (read != in.size()) return damaged("bytes after the end");
+  return made;
+}
+
+}  // namespace
+
+std::optional<Codec> codec_of(std::string_view name) noexcept {
+  if (name.starts_with("numcodecs.")) name.remove_prefix(10);
+  if (name == "gzip" || name == "zlib") return Codec::gzip;
+  if (name == "zstd") return Codec::zstd;
+  if (name == "crc32c") return Codec::crc32c;
+  if (name == "blosc") return Codec::blosc;
+  return std::nullopt;
+}
+
+std::uint64_t max_decoded(Codec codec, std::uint64_t bytes) noexcept {
+  switch (codec) {
+    case Codec::gzip:
+      return add_scaled(0, bytes, max_deflate_ratio);
+    case Codec::zstd:
+    case Codec::blosc:
+      return add_scaled(0, bytes, max_zstd_ratio);
+    case Codec::crc32c:
+      break;
+  }
+  return bytes;
+}
+
+Result<Bytes> decode(Codec codec, std::span<const std::byte> in, std::uint64_t size, bool at_most) {
+  if (codec == Codec::crc32c) {
+    if (in.size() < 4) return damaged("fewer than four bytes");
+    const auto content = in.first(in.size() - 4);
+    const std::uint32_t found = crc32c(0, content.data(), content.size());
+    if (found != load_le<std::uint32_t>(in.data() + content.size())) {
+      return Error(Errc::checksum, "the CRC-32C of a chunk does not match");
+    }
+    if (content.size() > size || (!at_most && content.size() != size)) return damaged("another size");
+    Bytes out(content.size());
+    std::copy(content.begin(), content.end(), out.data());
+    return out;
+  }
+  size = std::min(size, add_scaled(1024, 1, max_decoded(codec, in.size())));
+  if constexpr (sizeof(std::size_t) < 8) {
+    if (size > SIZE_MAX / 2) return Error(Errc::out_of_memory, "a chunk is too large for this machine");
+  }
+  Bytes out(static_cast<std::size_t>(size));
+  std::size_t made = 0;
+  if (codec == Codec::gzip) {
+    STELE_TRY_ASSIGN(made, inflate_all(in, out.span()));
+  } else if (codec == Codec::zstd) {
+    made = ZSTD_decompress(out.data(), out.size(), in.data(), in.size());
+    if (ZSTD_isError(made) != 0) return damaged(ZSTD_getErrorName(made));
+  } else {
+    STELE_TRY_ASSIGN(made, blosc_decode(in, out.span()));
+  }
+  if (made != size && !at_most) {
+    return Error(Errc::malformed, "a chunk decodes to another size")
+        .expected(std::to_string(size) + " bytes")
+        .found(std::to_string(made));
+  }
+  out.truncate(made);
+  return out;
+}
+
+}  // namespace stele::inline v0::detail::zarr

@@ -1,0 +1,304 @@
+// Folders of zarr: those of zarr-python and TensorStore, damaged ones, and saved ones.
+#include <doctest/doctest.h>
+
+#include <stele/bundle.hpp>
+#include <stele/precision/convert.hpp>
+#include <stele/recorders/any.hpp>
+#include <stele/recorders/zarr.hpp>
+#include <stele/recover.hpp>
+
+#include <complex>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "support/models.hpp"
+#include "support/recorders.hpp"
+#include "support/temp_dir.hpp"
+
+namespace {
+
+using namespace stele;
+using namespace stele_test;
+
+using Files = std::map<std::string, std::string>;
+
+/// Reads the files of a golden folder.
+Files files_of(const std::string& folder) {
+  Files files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string name = std::filesystem::relative(entry.path(), folder).generic_string();
+    files.emplace(name, read_text(entry.path().string()));
+  }
+  return files;
+}
+
+std::shared_ptr<Bundle> bundle_of(const Files& files) {
+  auto bundle = memory_bundle();
+  for (const auto& [name, text] : files) {
+    const auto sink = good(bundle->create(name));
+    good(sink->write(std::as_bytes(std::span(text))));
+    good(sink->commit());
+  }
+  return bundle;
+}
+
+Result<Snapshot> open_files(const Files& files) { return ZarrRecorder<>().open(bundle_source(bundle_of(files))); }
+
+/// Returns the elements as numbers; of complex numbers, the real parts.
+std::vector<double> numbers(const LeafView& leaf) {
+  std::string bytes = good(content(leaf));
+  std::vector<double> all(static_cast<std::size_t>(leaf.size()));
+  DType dtype = leaf.dtype();
+  std::size_t width = element_size(dtype);
+  if (dtype_class(dtype) == DTypeClass::complex) dtype = width == 8 ? DType::f32 : DType::f64;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto outcome = convert(dtype, reinterpret_cast<const std::byte*>(bytes.data()) + i * width, DType::f64,
+                                 reinterpret_cast<std::byte*>(&all[i]), 1, {.allow_kind_change = true});
+    CHECK(outcome.status == ConvertStatus::ok);
+  }
+  return all;
+}
+
+/// Returns true if element i is i % 8, or for booleans true unless that is 0.
+bool counts(const LeafView& leaf) {
+  const std::vector<double> found = numbers(leaf);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double expected = leaf.dtype() == DType::boolean ? (i % 8 != 0 ? 1 : 0) : static_cast<double>(i % 8);
+    if (found[i] != expected) return false;
+  }
+  return !found.empty();
+}
+
+struct Layer {
+  Tensor<float, 1> bias;
+  Tensor<float, 2> weight;
+};
+struct Net {
+  std::vector<Layer> layers;
+};
+const LoadOptions rest = [] {
+  LoadOptions options;
+  options.allow_unused = {"*"};
+  return options;
+}();
+
+const std::string one_array =
+    R"({"zarr_format":2,"shape":[4],"chunks":[2],"dtype":"|u1","order":"C","fill_value":9,"filters":null,)"
+    R"("compressor":null})";
+
+}  // namespace
+
+TEST_CASE("zarr: version 2 of zarr-python") {
+  const Snapshot opened = good(ZarrRecorder<>().open(test_data("zarr") + "/v2.zarr"));
+  std::size_t counted = 0;
+  for (std::size_t i = 0; i < opened.leaf_count(); ++i) {
+    const LeafView leaf = opened.leaf(i);
+    const std::string path = leaf.path();
+    CAPTURE(path);
+    if (!unreadable_reason(leaf).empty() || path.starts_with("fill") || path == "scalar" || path == "empty") continue;
+    CHECK(counts(leaf));
+    ++counted;
+  }
+  CHECK(counted == 32);
+  CHECK(opened.find("types.big_c8")->dtype() == DType::c64);
+  CHECK(numbers(*opened.find("scalar")) == std::vector<double>{5});
+  CHECK(opened.find("empty")->byte_size() == 0);
+  std::vector<double> fill(30, 3);
+  fill[0] = 1;
+  CHECK(numbers(*opened.find("fill")) == fill);
+  CHECK(numbers(*opened.find("fill_nan"))[1] != numbers(*opened.find("fill_nan"))[1]);
+  CHECK(unreadable_reason(*opened.find("codecs.blosc_blosclz")) == "the codec blosc with \"blosclz\"");
+  CHECK(unreadable_reason(*opened.find("codecs.lz4")) == "the codec \"lz4\"");
+  CHECK(unreadable_reason(*opened.find("codecs.delta")) == "the filter \"delta\"");
+  CHECK(unreadable_reason(*opened.find("text")) == "the dtype \"U4\"");
+  CHECK(opened.metadata() == std::map<std::string, std::string>{{"author", "a test"}});
+  CHECK(good(opened.properties().at("epoch").to<int>()) == 3);
+  CHECK(*opened.find("layers.0.weight")->annotations()->at("zarr.attributes").find("unit") == Value("m"));
+  const Net net = good(load<Net>(opened, rest));
+  REQUIRE(net.layers.size() == 2);
+  CHECK(net.layers[1].weight(4, 5) == 29 % 8);
+}
+
+TEST_CASE("zarr: version 3 of zarr-python") {
+  const Snapshot opened = good(ZarrRecorder<>().open(test_data("zarr") + "/v3.zarr"));
+  std::size_t counted = 0;
+  for (std::size_t i = 0; i < opened.leaf_count(); ++i) {
+    const LeafView leaf = opened.leaf(i);
+    const std::string path = leaf.path();
+    CAPTURE(path);
+    CHECK(unreadable_reason(leaf).empty());
+    if (path.starts_with("fill") || path == "scalar" || path == "shards_absent") continue;
+    CHECK(counts(leaf));
+    ++counted;
+  }
+  CHECK(counted == 13);
+  const std::vector<double> absent = numbers(*opened.find("shards_absent"));
+  CHECK(std::count(absent.begin(), absent.end(), 7) == 60);
+  CHECK(absent[9] == 1);
+  CHECK(numbers(*opened.find("scalar")) == std::vector<double>{5});
+  CHECK(numbers(*opened.find("fill_inf"))[0] < -1e300);
+  CHECK(good(content(*opened.find("fill_complex"))).substr(0, 8) == std::string("\0\0\x80\x3f\0\0\0\x40", 8));
+  const Annotations& notes = *opened.find("plain")->annotations();
+  CHECK(notes.at("zarr.dimension_names") == Value(Value::List{Value("row"), Value()}));
+  // A plain array in one chunk is a range of its file.
+  CHECK(opened.find("whole")->location());
+  CHECK_FALSE(opened.find("zstd")->location());
+}
+
+TEST_CASE("zarr: TensorStore's floats") {
+  for (const std::string version : {"v2", "v3"}) {
+    CAPTURE(version);
+    const Snapshot opened = good(open(*find_format("zarr"), test_data("zarr") + "/tensorstore/" + version));
+    CHECK(opened.find("bfloat16")->dtype() == DType::bf16);
+    CHECK(opened.find("float8_e4m3fn")->dtype() == DType::f8_e4m3fn);
+    for (const char* name : {"bfloat16", "float8_e4m3fn", "float8_e5m2"}) CHECK(counts(*opened.find(name)));
+  }
+  const Snapshot opened = good(ZarrRecorder<>().open(test_data("zarr") + "/tensorstore/v3/zarr.json"));
+  CHECK(unreadable_reason(*opened.find("int4")) == "the dtype \"int4\"");
+}
+
+TEST_CASE("zarr: parts of arrays") {
+  const Snapshot opened = good(ZarrRecorder<>().open(test_data("zarr") + "/v3.zarr"));
+  for (std::size_t i = 0; i < opened.leaf_count(); ++i) {
+    const LeafView leaf = opened.leaf(i);
+    const std::string path = leaf.path();
+    CAPTURE(path);
+    const std::string all = good(content(leaf));
+    const std::size_t size = element_size(leaf.dtype());
+    for (std::size_t begin = 0; begin <= all.size(); begin += size) {
+      for (std::size_t end = begin; end <= all.size(); end += 3 * size) {
+        std::string part(end - begin, '\0');
+        good(leaf.read(begin, std::as_writable_bytes(std::span(part))));
+        if (part != all.substr(begin, part.size())) FAIL("another part");
+      }
+    }
+  }
+}
+
+TEST_CASE("zarr: an array alone") {
+  const Files files{{".zarray", one_array}, {"0", std::string("\1\2", 2)}};
+  const auto loaded = ZarrRecorder<>().load<std::vector<std::uint8_t>>(bundle_source(bundle_of(files), "w.zarr"));
+  CHECK(good(loaded) == std::vector<std::uint8_t>{1, 2, 9, 9});
+  CHECK(good(ZarrRecorder<>().open(bundle_source(bundle_of(files), "w.zarr"))).leaf(0).path() == "w");
+}
+
+TEST_CASE("zarr: consolidated metadata alone") {
+  const std::string document = R"({"zarr_consolidated_format":1,"metadata":{".zgroup":{"zarr_format":2},"w/.zarray":)" +
+                               one_array + R"(,"w/.zattrs":{"a":1}}})";
+  const Snapshot opened = good(open_files({{".zmetadata", document}, {"w/0", "ab"}, {"w/1", "cd"}}));
+  CHECK(good(content(*opened.find("w"))) == "abcd");
+  CHECK(opened.find("w")->annotations() != nullptr);
+}
+
+TEST_CASE("zarr: saves load again, and replace only their own folders") {
+  const Snapshot golden = good(ZarrRecorder<>().open(test_data("zarr") + "/v2.zarr"));
+  const TempDir dir;
+  SaveOptions lossy;
+  lossy.allow_loss = true;
+  lossy.metadata = {{"key", "text"}};
+  for (const ZarrOptions& options : {ZarrOptions{}, ZarrOptions{.level = 0}, ZarrOptions{.level = 1, .chunk_bytes = 64},
+                                     ZarrOptions{.level = 0, .chunk_bytes = 40}}) {
+    const ZarrRecorder<> recorder{ZarrFormat(options)};
+    const std::string path = dir / ("m" + std::to_string(options.level) + std::to_string(options.chunk_bytes));
+    good(recorder.save(golden, path, lossy));
+    const Snapshot again = good(recorder.open(path + ".zarr"));
+    CHECK(again.metadata().at("key") == "text");
+    CHECK(again.properties().at("list").get() != nullptr);
+    CHECK(again.leaf_count() == golden.leaf_count() - 4);
+    for (std::size_t i = 0; i < again.leaf_count(); ++i) {
+      const LeafView leaf = again.leaf(i), old = *golden.find(leaf.path());
+      CHECK(leaf.dtype() == old.dtype());
+      CHECK(std::equal(leaf.shape().begin(), leaf.shape().end(), old.shape().begin(), old.shape().end()));
+      CHECK(good(content(leaf)) == good(content(old)));
+    }
+    CHECK(*again.find("layers.0.weight")->annotations()->at("zarr.attributes").find("unit") == Value("m"));
+    good(recorder.save(golden, path, lossy));  // replaces the folder
+    write_text(path + ".zarr/other.txt", "mine");
+    CHECK(code_of(recorder.save(golden, path, lossy)) == Errc::exists);
+  }
+  std::filesystem::copy(test_data("zarr") + "/v3.zarr", dir / "foreign.zarr", std::filesystem::copy_options::recursive);
+  CHECK(code_of(ZarrRecorder<>().save(golden, dir / "foreign.zarr", lossy)) == Errc::exists);
+}
+
+TEST_CASE("zarr: names that zarr cannot express") {
+  const TempDir dir;
+  for (const std::string name : {"a/b", "", "..", "__x", "zarr.json", "a\\b"}) {
+    CAPTURE(name);
+    std::map<std::string, Tensor<float, 1>> model;
+    model.emplace(name, Tensor<float, 1>({2}));
+    CHECK(code_of(ZarrRecorder<>().save(model, dir / "m")) == Errc::not_representable);
+  }
+}
+
+TEST_CASE("zarr: damaged folders") {
+  const std::string group = R"({"zarr_format":2})";
+  const auto with = [](const std::string& from, const std::string& to) {
+    std::string text = one_array;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  const std::pair<const char*, std::string> malformed[] = {
+      {"no shape", with("\"shape\":[4],", "")},
+      {"a negative extent", with("[4]", "[-4]")},
+      {"a fraction", with("[4]", "[4.5]")},
+      {"an empty chunk", with("[2]", "[0]")},
+      {"another rank", with("[2]", "[2,2]")},
+      {"a product above 64 bits", with("[4]", "[18446744073709551615]")},
+      {"chunks above 64 bits", with("[2]", "[18446744073709551615]")},
+      {"another order", with("\"C\"", "\"D\"")},
+      {"no JSON", "{"},
+      {"a list", "[]"},
+  };
+  for (const auto& [fault, text] : malformed) {
+    const std::string what = fault;
+    CAPTURE(what);
+    const Errc code = code_of(open_files({{".zgroup", group}, {"w/.zarray", text}}));
+    CHECK((code == Errc::malformed || code == Errc::truncated || code == Errc::unsupported));
+  }
+  CHECK(code_of(open_files({{"w/.zarray", with("_format\":2", "_format\":4")}})) == Errc::unsupported);
+  const auto open_with = [&](const std::string& text, const std::string& chunk) {
+    return good(open_files({{".zgroup", group}, {"w/.zarray", text}, {"w/0", chunk}}));
+  };
+  CHECK(unreadable_reason(*open_with(with("\"|u1\"", "[[\"a\",\"<i4\"]]"), "ab").find("w")) == "a structured dtype");
+  CHECK(unreadable_reason(*open_with(with(":9", ":300"), "ab").find("w")) == "a fill value that is not an element");
+  CHECK(unreadable_reason(*open_with(with("[4]", "[4611686018427387903]"), "ab").find("w")).ends_with("absent"));
+  CHECK(code_of(content(*open_with(one_array, "a").find("w"))) == Errc::malformed);
+  CHECK(code_of(content(*open_with(one_array, "abc").find("w"))) == Errc::malformed);
+  CHECK(code_of(content(*open_with(with("\"compressor\":null", R"("compressor":{"id":"zstd"})"), "abcd").find("w"))) ==
+        Errc::malformed);
+  // A bomb: a small chunk cannot decode to more bytes than its array has.
+  const Snapshot bomb = open_with(with("[2]", "[1099511627776]"), "ab");
+  CHECK(code_of(content(*bomb.find("w"))) == Errc::malformed);
+}
+
+TEST_CASE("zarr: every truncation and every changed byte of small folders") {
+  const Files all = files_of(test_data("zarr") + "/v3.zarr");
+  for (const std::string array : {"sharded", "zstd", "two", "blosc"}) {
+    Files files;
+    for (const auto& [name, text] : all) {
+      if (name.starts_with(array + "/")) files.emplace(name, text);
+    }
+    files.emplace("zarr.json", R"({"zarr_format":3,"node_type":"group","attributes":{}})");
+    const auto read_all = [&] {
+      const auto opened = open_files(files);
+      if (!opened) return;
+      for (std::size_t i = 0; i < opened->leaf_count(); ++i) static_cast<void>(content(opened->leaf(i)));
+    };
+    for (auto& [name, text] : files) {
+      const std::string file = name, whole = text;
+      CAPTURE(file);
+      const std::size_t step = whole.size() > 300 ? 3 : 1;
+      for (std::size_t i = 0; i < whole.size(); i += step) {
+        text = whole.substr(0, i);
+        read_all();
+        text = whole;
+        text[i] = static_cast<char>(text[i] ^ (1 << i % 8));
+        read_all();
+      }
+      text = whole;
+    }
+  }
+}
