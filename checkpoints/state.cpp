@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/parallel.hpp"
-#include "io/urls.hpp"
 #include "parts.hpp"
 #include "stele/config.hpp"
 #include "stele/snapshot.hpp"
@@ -47,11 +46,7 @@ Status ManagerState::start() {
   if (folder_.empty()) return Error(Errc::invalid_argument, "the path is empty");
   STELE_TRY(steps::check_format(format_.get(), precision_, options_.load));
   if (options_.deltas != 0) STELE_TRY(check_deltas());
-  if (is_url(folder_)) {
-    STELE_TRY_ASSIGN(place_, steps::store_place(folder_));
-  } else {
-    place_ = steps::folder_place(folder_);
-  }
+  STELE_TRY_ASSIGN(place_, steps::place_at(folder_));
   STELE_TRY(place_->start(options_.parts.dry_run));
   STELE_TRY(refresh());
   if (!known_.empty()) last_step_ = known_.back().step;

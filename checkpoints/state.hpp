@@ -72,6 +72,7 @@ class ManagerState {
 
   const ManagerOptions& options() const noexcept { return options_; }
   const std::string& folder() const noexcept { return folder_; }
+  const steps::Place& place() const noexcept { return *place_; }
 
  private:
   struct Task {

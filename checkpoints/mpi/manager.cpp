@@ -5,11 +5,11 @@
 #include "checkpoints/state.hpp"
 #include "exchange.hpp"
 #include "io/files.hpp"
-#include "io/urls.hpp"
 #include "json/json.hpp"
 #include "packing.hpp"
 #include "part.hpp"
 #include "snapshot/module_leaf.hpp"
+#include "stele/input.hpp"
 #include "stele/recorders/safetensors.hpp"
 
 namespace stele::inline v0::mpi {
@@ -52,6 +52,7 @@ class Manager {
   Options options;
   Exchange exchange;
   std::unique_ptr<v0::detail::ManagerState> root;  // null in all processes but process 0
+  std::unique_ptr<steps::Place> own_place;         // null in process 0, which has that of `root`
 
   /// Catches the policy's signals, except in process 0, where `root` catches them.
   Status catch_signals(const SavePolicy& policy) { return signals_.start(policy.signals()); }
@@ -90,7 +91,7 @@ class Manager {
 
   Result<SavedStep> write_step(std::int64_t step, int signal, const Checkpoint& checkpoint, const StepValues& values) {
     v0::detail::ManagerState::NewStep made;
-    std::string folder;
+    std::string shared;
     STELE_TRY(on_root([&]() -> Status {
       if (checkpoint.graph && !options.save.allow_loss) {
         return Error(Errc::not_representable, "distributed steps cannot store a graph");
@@ -98,22 +99,27 @@ class Manager {
       std::uint64_t bytes = global_bytes(checkpoint.parameters, options.precision);
       for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) bytes += global_bytes(arrays, {});
       STELE_TRY_ASSIGN(made, root->begin_step(step, signal, bytes, values));
-      if (made.sink == nullptr) return {};
-      folder = v0::detail::temporary_path(*made.sink);
-      for (std::size_t i = 0; i <= checkpoint.optimizer.kinds().size(); ++i) {
-        STELE_TRY(v0::detail::os::make_folder(folder + "/" + part_folder(i)));
+      if (made.sink != nullptr) shared = place().share(*made.sink, made.manifest);
+      return {};
+    }));
+    STELE_TRY(exchange.broadcast(shared));
+    std::unique_ptr<steps::Share> share;
+    if (!shared.empty()) share = place().join(step, shared, options.save.file.durability);
+    STELE_TRY(on_root([&]() -> Status {  // before several processes create files in them
+      for (std::size_t i = 0; share != nullptr && !share->folder().empty() && i <= checkpoint.optimizer.kinds().size();
+           ++i) {
+        STELE_TRY(v0::detail::os::make_folder(share->folder() + "/" + part_folder(i)));
       }
       return {};
     }));
-    STELE_TRY(exchange.broadcast(folder));
     SavedStep saved;
     if (checkpoint.graph) saved.report.add(Report::What::lost, "", "the graph");
-    STELE_TRY(write(made, 0, checkpoint.parameters, options.precision, folder, saved.report));
+    STELE_TRY(write(made, 0, checkpoint.parameters, options.precision, share.get(), saved.report));
     made.manifest.parameters = part_folder(0);
     for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
       const std::size_t number = made.manifest.optimizer.size() + 1;
       made.manifest.optimizer.emplace_back(key, part_folder(number));
-      STELE_TRY(write(made, number, arrays, {}, folder, saved.report));
+      STELE_TRY(write(made, number, arrays, {}, share.get(), saved.report));
     }
     if (checkpoint.training) made.manifest.training = checkpoint.training->json();
     STELE_TRY(gather_states(values.state, made.manifest));
@@ -124,10 +130,17 @@ class Manager {
       if (made.sink != nullptr) {
         STELE_TRY_ASSIGN(manifest, steps::to_text(made.manifest));
       }
-      STELE_TRY_ASSIGN(SavedStep committed, root->commit_step(std::move(made), std::move(saved.report)));
-      saved = std::move(committed);
       return {};
     }));
+    // From here on the step may become visible, also if process 0 ends before it answers.
+    if (share != nullptr) share->keep(true);
+    auto committed = on_root([&]() -> Status {
+      STELE_TRY_ASSIGN(SavedStep done, root->commit_step(std::move(made), std::move(saved.report)));
+      saved = std::move(done);
+      return {};
+    });
+    if (!committed && committed.error().code() == Errc::exists && share != nullptr) share->keep(false);
+    STELE_TRY(std::move(committed));
     STELE_TRY(exchange.broadcast(manifest));
     saved.info.step = step;  // a dry run has no manifest
     if (!exchange.is_root() && !manifest.empty()) {
@@ -146,7 +159,7 @@ class Manager {
     }));
     std::vector<BrokenStep> skipped;
     for (;;) {
-      STELE_TRY_ASSIGN(const std::optional<steps::Manifest> candidate, next(numbers, skipped));
+      STELE_TRY_ASSIGN(std::optional<steps::Manifest> candidate, next(numbers, skipped));
       if (!candidate) break;
       Status verified = verify(*candidate);
       if (!verified) {
@@ -167,6 +180,7 @@ class Manager {
   }
 
  private:
+  const steps::Place& place() const noexcept { return root != nullptr ? root->place() : *own_place; }
   const v0::detail::CaughtSignals& own() const noexcept { return root != nullptr ? root->signals() : signals_; }
 
   /// Checks that all processes save the same step with the same kinds of state, because each kind is exchanged
@@ -190,11 +204,11 @@ class Manager {
   }
 
   Status write(v0::detail::ManagerState::NewStep& made, std::size_t number, const Snapshot& snapshot,
-               PrecisionSpec precision, const std::string& folder, Report& report) {
-    const std::string name = part_folder(number);
+               PrecisionSpec precision, steps::Share* share, Report& report) {
     STELE_TRY_ASSIGN(const PartFiles files,
-                     write_part(exchange, snapshot, precision, options, folder + "/" + name, report));
-    for (const auto& file : files) made.manifest.files.push_back({name + "/" + file.name, file.bytes, file.xxh3});
+                     write_part(exchange, snapshot, precision, options, {share, part_folder(number) + "/"}, report));
+    auto& all = made.manifest.files;
+    all.insert(all.end(), files.begin(), files.end());
     return {};
   }
 
@@ -223,9 +237,7 @@ class Manager {
           add_error(bad, manifest.error());
           continue;
         }
-        STELE_TRY_ASSIGN(const std::string text, steps::to_text(*manifest));
-        add_text(message, manifest->info.folder);
-        message += text;
+        STELE_TRY_ASSIGN(message, steps::to_text(*manifest));
       }
       return {};
     }));
@@ -236,25 +248,22 @@ class Manager {
       skipped.push_back({step, read_error(in, {})});
     }
     if (message.empty()) return std::optional<steps::Manifest>();
-    Unpacker in(message);
-    const std::string folder(in.text());
-    STELE_TRY_ASSIGN(steps::Manifest manifest, steps::parse_manifest(in.left()));
-    manifest.info.folder = folder;
+    STELE_TRY_ASSIGN(steps::Manifest manifest, steps::parse_manifest(message));
     return std::optional<steps::Manifest>(std::move(manifest));
   }
 
-  /// Compares this process's share of the files with the manifest's checksums.
-  Status verify(const steps::Manifest& candidate) {
-    steps::Manifest share;
-    const auto& files = candidate.files;
-    for (auto i = static_cast<std::size_t>(exchange.rank()); i < files.size() && options.verify_files;
-         i += static_cast<std::size_t>(exchange.size())) {
-      share.files.push_back(files[i]);
-    }
+  /// Checks this process's share of the files. Prepares the manifest for loading.
+  Status verify(steps::Manifest& candidate) {
     return exchange.agree(v0::detail::guarded([&]() -> Status {
-      if (share.files.empty()) return {};
-      STELE_TRY_ASSIGN(const v0::detail::Location folder, steps::open_folder(candidate.info.folder));
-      return steps::check_files(folder, share, true);
+      STELE_TRY(place().adopt(candidate));
+      if (!options.verify_files) return {};
+      steps::Manifest share = candidate;
+      share.files.clear();
+      for (auto i = static_cast<std::size_t>(exchange.rank()); i < candidate.files.size();
+           i += static_cast<std::size_t>(exchange.size())) {
+        share.files.push_back(candidate.files[i]);
+      }
+      return place().check(share, steps::Check::unchanged);
     }));
   }
 
@@ -273,7 +282,8 @@ class Manager {
           }
           part = kind->second;
         }
-        STELE_TRY_ASSIGN(opened[i], open_boxes(manifest.info.folder + "/" + part, target.live, options.load));
+        STELE_TRY_ASSIGN(SourcePtr source, place().part(manifest, part, false));
+        STELE_TRY_ASSIGN(opened[i], open_boxes(Input(std::move(source)), target.live, options.load));
         STELE_TRY(target.check(target, opened[i].snapshot, options.load));
         STELE_TRY_ASSIGN(checked[i], verify_boxes(opened[i], target.live, options.load, options.verify_files));
       }
@@ -307,17 +317,18 @@ Result<CheckpointManager> CheckpointManager::open(const std::string& folder, MPI
     auto state = std::make_unique<detail::Manager>(std::move(options));
     STELE_TRY(state->exchange.start(comm));
     STELE_TRY(state->on_root([&]() -> Status {
-      if (v0::detail::is_url(folder)) {
-        return Error(Errc::unsupported, "checkpoints of several processes are saved in a folder, not at a URL")
-            .file(folder);
-      }
       manager.parts = state->options.save;
       state->root = std::make_unique<v0::detail::ManagerState>(folder, std::make_shared<ShardedSafetensorsFormat>(),
                                                                state->options.precision, std::move(manager));
       return state->root->start();
     }));
-    const bool is_root = state->exchange.is_root();
-    STELE_TRY(state->exchange.agree(is_root ? Status() : state->catch_signals(manager.save)));
+    std::string place = state->root != nullptr ? state->root->folder() : std::string();
+    STELE_TRY(state->exchange.broadcast(place));
+    STELE_TRY(state->exchange.agree(v0::detail::guarded([&]() -> Status {
+      if (state->root != nullptr) return {};
+      STELE_TRY_ASSIGN(state->own_place, v0::detail::steps::place_at(place));
+      return state->catch_signals(manager.save);
+    })));
     return CheckpointManager(std::move(state));
   });
 }

@@ -10,6 +10,7 @@
 #include "base/parallel.hpp"
 #include "encodings/safetensors/file.hpp"
 #include "io/files.hpp"
+#include "io/urls.hpp"
 #include "packing.hpp"
 #include "part.hpp"
 #include "passes/region.hpp"
@@ -177,7 +178,7 @@ Status exchange_boxes(Exchange& exchange, const LocalPart& part, const Options& 
 
 /// Writes the shard of this process. Writes no file if the process has no boxes.
 Result<WrittenFile> write_own_shard(const Exchange& exchange, const LocalPart& part, const Plan& plan,
-                                    const Options& options, const std::string& folder) {
+                                    const Options& options, const PartPlace& place) {
   if (plan.writes.empty()) return WrittenFile();
   std::vector<const LocalTensor*> tensors;
   std::vector<BoxHashes> hashes;
@@ -190,12 +191,18 @@ Result<WrittenFile> write_own_shard(const Exchange& exchange, const LocalPart& p
   if (!options.verify_replicas) {
     STELE_TRY_ASSIGN(hashes, hash_leaves(part.snapshot, leaves, v0::detail::workers_of(options.save)));
   }
-  return write_shard(part.snapshot, tensors, hashes, folder, shard_name(exchange.rank()), options.save);
+  const std::string name = place.prefix + shard_name(exchange.rank());
+  STELE_TRY_ASSIGN(WrittenFile written,
+                   write_shard(part.snapshot, tensors, hashes, place.share->files(), name, options.save));
+  v0::detail::steps::ManifestFile file{written.name, written.bytes, written.xxh3};
+  STELE_TRY(place.share->complete(file));
+  written.version = file.version;
+  return written;
 }
 
 /// Writes the index, in process 0.
 Result<PartFiles> write_index(ShardIndex index, const std::vector<std::string>& packed, const LocalPart& part,
-                              const std::string& folder, const SaveOptions& options) {
+                              const PartPlace& place) {
   PartFiles files;
   std::vector<std::uint32_t> numbers;
   for (const std::string& one : packed) {
@@ -207,23 +214,25 @@ Result<PartFiles> write_index(ShardIndex index, const std::vector<std::string>& 
     file.bytes = in.number();
     file.header = in.number();
     file.xxh3 = in.number();
-    index.files.push_back({file.name, file.bytes, file.header});
-    files.push_back({file.name, file.bytes, file.xxh3});
+    index.files.push_back({file.name.substr(place.prefix.size()), file.bytes, file.header});
+    files.push_back({file.name, file.bytes, file.xxh3, std::string(in.text())});
   }
   renumber(index, numbers);
   index.metadata = part.snapshot.metadata();
   index.extras = part.extras;
   const std::string text = shards::to_text(index);
-  STELE_TRY_ASSIGN(const auto sink, file_sink(folder + "/" + std::string(shards::shard_index_name), options.file));
+  const std::string name = place.prefix + std::string(shards::shard_index_name);
+  STELE_TRY_ASSIGN(const auto sink, place.share->files().create(name));
   STELE_TRY(sink->write(std::as_bytes(std::span(text))));
   STELE_TRY(sink->commit());
-  files.push_back({std::string(shards::shard_index_name), text.size(), v0::detail::hash64(text.data(), text.size())});
+  files.push_back({name, text.size(), v0::detail::hash64(text.data(), text.size())});
+  STELE_TRY(place.share->complete(files.back()));
   return files;
 }
 
 Result<PartFiles> write_shards(Exchange& exchange, const LocalPart& part, Plan& plan, const Options& options,
-                               const std::string& folder) {
-  auto written = v0::detail::guarded([&] { return write_own_shard(exchange, part, plan, options, folder); });
+                               const PartPlace& place) {
+  auto written = v0::detail::guarded([&] { return write_own_shard(exchange, part, plan, options, place); });
   Status status;
   if (!written) status = written.error();
   STELE_TRY(exchange.agree(std::move(status)));
@@ -231,13 +240,13 @@ Result<PartFiles> write_shards(Exchange& exchange, const LocalPart& part, Plan& 
   if (!written->name.empty()) {
     add_text(packed, written->name);
     for (const std::uint64_t n : {written->bytes, written->header, written->xxh3}) add_number(packed, n);
+    add_text(packed, written->version);
   }
   STELE_TRY_ASSIGN(const std::vector<std::string> all, exchange.gather(packed));
   PartFiles files;
   status = {};
   if (exchange.is_root()) {
-    auto indexed =
-        v0::detail::guarded([&] { return write_index(std::move(plan.index), all, part, folder, options.save); });
+    auto indexed = v0::detail::guarded([&] { return write_index(std::move(plan.index), all, part, place); });
     indexed ? static_cast<void>(files = *std::move(indexed)) : static_cast<void>(status = std::move(indexed).error());
   }
   STELE_TRY(exchange.agree(std::move(status)));
@@ -247,7 +256,7 @@ Result<PartFiles> write_shards(Exchange& exchange, const LocalPart& part, Plan& 
 }  // namespace
 
 Result<PartFiles> write_part(Exchange& exchange, const Result<Snapshot>& snapshot, PrecisionSpec precision,
-                             const Options& options, const std::string& folder, Report& report) {
+                             const Options& options, const PartPlace& place, Report& report) {
   Status status;
   LocalPart part;
   if (snapshot) {
@@ -261,8 +270,8 @@ Result<PartFiles> write_part(Exchange& exchange, const Result<Snapshot>& snapsho
   STELE_TRY(exchange_tables(exchange, part, options.save, plan, report));
   STELE_TRY(exchange_boxes(exchange, part, options, plan));
   if (options.save.dry_run) return PartFiles();
-  return options.files == 0 ? write_shards(exchange, part, plan, options, folder)
-                            : write_whole_files(exchange, part, plan, options, folder);
+  return options.files == 0 ? write_shards(exchange, part, plan, options, place)
+                            : write_whole_files(exchange, part, plan, options, place);
 }
 
 Result<Report> save(const Result<Snapshot>& snapshot, const std::string& folder, MPI_Comm comm,
@@ -273,7 +282,11 @@ Result<Report> save(const Result<Snapshot>& snapshot, const std::string& folder,
     std::unique_ptr<Sink> sink;
     std::string temporary;
     Status status;
-    if (exchange.is_root() && !options.save.dry_run) {
+    if (v0::detail::is_url(folder)) {
+      status = Error(Errc::unsupported, "one checkpoint of several processes is saved in a folder, not at a URL")
+                   .file(folder)
+                   .hint("save steps with stele::mpi::CheckpointManager");
+    } else if (exchange.is_root() && !options.save.dry_run) {
       const auto ours = [](const Bundle& old) { return ShardedSafetensorsFormat().may_replace(old); };
       auto made = folder_sink(folder, options.save.file, ours);
       made ? static_cast<void>(sink = *std::move(made)) : static_cast<void>(status = std::move(made).error());
@@ -281,15 +294,16 @@ Result<Report> save(const Result<Snapshot>& snapshot, const std::string& folder,
     }
     STELE_TRY(exchange.agree(std::move(status)));
     STELE_TRY(exchange.broadcast(temporary));
+    const auto share = temporary.empty() ? nullptr : v0::detail::steps::folder_share(temporary, options.save.file);
     Report report;
-    STELE_TRY(write_part(exchange, snapshot, options.precision, options, temporary, report));
+    STELE_TRY(write_part(exchange, snapshot, options.precision, options, {share.get(), {}}, report));
     status = sink != nullptr ? sink->commit() : Status();
     STELE_TRY(exchange.agree(std::move(status)));
     return report;
   });
 }
 
-Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, const LoadOptions& options) {
+Result<OpenedBoxes> open_boxes(const Input& from, const Snapshot& live, const LoadOptions& options) {
   const Places places = places_of(live);
   Status status;
   const auto wanted = [&](std::string_view name, std::span<const Extent> shape) -> std::optional<Box> {
@@ -309,7 +323,9 @@ Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, co
     return Box{{start.begin(), start.end()}, {leaf->shape().begin(), leaf->shape().end()}};
   };
   // A folder that stele::mpi wrote has an index, from which only the files of these boxes are opened.
-  if (auto folder = open_folder(path)) {
+  LoadOptions unmapped = options;
+  unmapped.storage = Storage::owned;
+  if (auto folder = from.open({}, unmapped); folder && (*folder)->is_folder()) {
     STELE_TRY_ASSIGN(const bool ours, (*folder)->bundle()->contains(shards::shard_index_name));
     if (ours) {
       OpenedBoxes opened;
@@ -322,7 +338,7 @@ Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, co
       return opened;
     }
   }
-  STELE_TRY_ASSIGN(const Snapshot whole, v0::open(path, options));
+  STELE_TRY_ASSIGN(const Snapshot whole, v0::open(from, options));
   auto data = v0::detail::derived_data(whole);
   auto regions = std::make_shared<std::deque<v0::detail::RegionLeaf>>();
   const LeafPaths paths(*whole.data());

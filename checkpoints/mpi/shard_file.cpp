@@ -72,7 +72,7 @@ class HashingSink final : public Sink {
     return to_.write(pieces);
   }
   WrittenFile file(const std::string& name) const {
-    return {name, bytes_, v0::detail::hash64(head_.data(), head_.size()), all_.digest()};
+    return {name, bytes_, v0::detail::hash64(head_.data(), head_.size()), all_.digest(), {}};
   }
 
  private:
@@ -112,8 +112,8 @@ std::string shard_name(int process) {
 }
 
 Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
-                                const std::vector<BoxHashes>& hashes, const std::string& folder,
-                                const std::string& name, const SaveOptions& options) {
+                                const std::vector<BoxHashes>& hashes, Bundle& files, const std::string& name,
+                                const SaveOptions& options) {
   std::string places, sums, pieces;
   json::Writer place(places), sum(sums), piece(pieces);
   place.begin_object();
@@ -157,7 +157,7 @@ Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<cons
       {keys::sharding_key, places}, {keys::version_key, "1.0"}, {keys::hashes_key, sums}, {"format", "pt"}};
   if (!joined.empty()) metadata.emplace(keys::pieces_key, pieces);
   builder.set_metadata(std::move(metadata));
-  STELE_TRY_ASSIGN(const auto file, file_sink(folder + "/" + name, options.file));
+  STELE_TRY_ASSIGN(const auto file, files.create(name));
   HashingSink hashing(*file);
   STELE_TRY(SafetensorsFormat().write(builder.finish(), hashing, options));
   STELE_TRY(file->commit());

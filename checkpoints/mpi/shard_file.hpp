@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan.hpp"
+#include "stele/bundle.hpp"
 #include "stele/options.hpp"
 #include "stele/snapshot.hpp"
 
@@ -17,6 +18,7 @@ struct WrittenFile {
   std::uint64_t bytes = 0;
   std::uint64_t header = 0;  // XXH3-64 of the length field and the header
   std::uint64_t xxh3 = 0;    // XXH3-64 of all bytes
+  std::string version{};     // in a store
 };
 
 /// Returns the checksums of the given leaves.
@@ -26,9 +28,9 @@ Result<std::vector<BoxHashes>> hash_leaves(const Snapshot& snapshot, const std::
 /// Returns the name of a process's file.
 std::string shard_name(int process);
 
-/// Writes `tensors`, whose checksums are `hashes`, to `folder`/`name`.
+/// Writes `tensors`, whose checksums are `hashes`, as the file `name` of a bundle.
 Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
-                                const std::vector<BoxHashes>& hashes, const std::string& folder,
-                                const std::string& name, const SaveOptions& options);
+                                const std::vector<BoxHashes>& hashes, Bundle& files, const std::string& name,
+                                const SaveOptions& options);
 
 }  // namespace stele::inline v0::mpi::detail

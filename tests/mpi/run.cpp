@@ -1,6 +1,8 @@
-// A distributed training run that may lose a process at a random moment: `run FOLDER LAST_STEP KILL_RANK KILL_US`.
+// A distributed training run that may lose a process at a random moment: `run PLACE LAST_STEP KILL_RANK KILL_US`.
+// PLACE: a folder or a URL.
 // Exit status: 0 at the end of the run, 3 after an error of a save or load.
 #include <signal.h>
+#include <stele/remote.hpp>
 
 #include <chrono>
 #include <cstdio>
