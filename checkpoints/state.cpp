@@ -13,12 +13,16 @@
 namespace stele::inline v0::detail {
 
 namespace {
-constexpr std::size_t max_chain = 100;  // of steps that are deltas
-
 Error lacks_base(const StepInfo& step, const std::string& why) {
   return Error(Errc::checksum, "the step is a delta of one that cannot be read: " + why).file(step.folder);
 }
 }  // namespace
+
+Error too_many_deltas(std::size_t deltas) {
+  return Error(Errc::invalid_argument, "too many steps in a row would be deltas")
+      .expected("at most " + std::to_string(max_chain))
+      .found(std::to_string(deltas));
+}
 
 ManagerState::ManagerState(std::string folder, std::shared_ptr<const Format> format, PrecisionSpec precision,
                            ManagerOptions options)
@@ -54,11 +58,7 @@ Status ManagerState::start() {
 }
 
 Status ManagerState::check_deltas() const {
-  if (options_.deltas > max_chain) {
-    return Error(Errc::invalid_argument, "too many steps in a row would be deltas")
-        .expected("at most " + std::to_string(max_chain))
-        .found(std::to_string(options_.deltas));
-  }
+  if (options_.deltas > max_chain) return too_many_deltas(options_.deltas);
   if (!steps::stores_deltas(*format_)) {
     return Error(Errc::invalid_argument, "the format stores no deltas of steps")
         .found(format_->name())
@@ -276,10 +276,13 @@ Result<ManagerState::NewStep> ManagerState::begin_step(std::int64_t step, int si
                         .format = std::string(format_->name()),
                         .signal = signal,
                         .state = Value(values.state)};
-  if (options_.parts.dry_run) return made;
-  STELE_TRY(detach(step));  // also without deltas: others may be deltas of the step that is replaced
-  STELE_TRY_ASSIGN(made.sink, place_->create(step, options_.parts.file.durability));
   return made;
+}
+
+Status ManagerState::create(NewStep& made) {
+  if (options_.parts.dry_run) return {};
+  STELE_TRY_ASSIGN(made.sink, place_->create(made.manifest.info.step, options_.parts.file.durability));
+  return {};
 }
 
 Result<SavedStep> ManagerState::commit_step(NewStep step, Report report) {
@@ -303,6 +306,9 @@ Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Check
                                       const StepValues& values) {
   const Checkpoint sized{with_precision(checkpoint.parameters, precision_), {}, {}, checkpoint.optimizer};
   STELE_TRY_ASSIGN(NewStep made, begin_step(step, signal, steps::byte_size(sized), values));
+  // Also without deltas: others may be deltas of the step that is replaced.
+  if (!options_.parts.dry_run) STELE_TRY(detach(step));
+  STELE_TRY(create(made));
   const auto bundle = made.sink != nullptr ? made.sink->bundle() : nullptr;
   const auto base = base_for(step);
   if (base) made.manifest.info.base = base->info.step;
@@ -312,6 +318,7 @@ Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Check
     // The base may be damaged; a whole step does not need it. Other errors come again.
     made.sink.reset();
     STELE_TRY_ASSIGN(made, begin_step(step, signal, steps::byte_size(sized), values));
+    STELE_TRY(create(made));
     const auto whole = made.sink->bundle();
     written =
         steps::write_parts(*format_, precision_, checkpoint, whole.get(), path(step), options_.parts, made.manifest);
@@ -333,8 +340,8 @@ std::optional<std::size_t> ManagerState::chain(std::int64_t step) const {
   return length - 1;
 }
 
-std::optional<OpenedStep> ManagerState::base_for(std::int64_t step) const {
-  if (options_.deltas == 0 || options_.parts.dry_run) return std::nullopt;
+std::optional<std::int64_t> ManagerState::base_of(std::int64_t step, std::size_t deltas) const {
+  if (deltas == 0 || options_.parts.dry_run) return std::nullopt;
   const StepInfo* newest = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -344,22 +351,31 @@ std::optional<OpenedStep> ManagerState::base_for(std::int64_t step) const {
   }
   if (newest == nullptr || newest->format != format_->name()) return std::nullopt;
   const auto length = chain(newest->step);
-  if (!length || *length >= options_.deltas) return std::nullopt;
+  return length && *length < deltas ? std::optional(newest->step) : std::nullopt;
+}
+
+std::optional<OpenedStep> ManagerState::base_for(std::int64_t step) const {
+  const auto base = base_of(step, options_.deltas);
+  if (!base) return std::nullopt;
   auto opened = guarded([&]() -> Result<OpenedStep> {
     // Damage of a step would spread to those that are built upon it.
-    const auto check = trusted_ == newest->step ? steps::Check::sizes : steps::Check::contents;
-    STELE_TRY_ASSIGN(const steps::Manifest found, manifest(newest->step, check));
+    STELE_TRY_ASSIGN(const steps::Manifest found,
+                     manifest(*base, trusts(*base) ? steps::Check::sizes : steps::Check::contents));
     return open(found);
   });
   return opened ? std::optional(*std::move(opened)) : std::nullopt;
 }
 
-Status ManagerState::detach(std::int64_t step) {
-  std::vector<std::int64_t> later;
+std::vector<std::int64_t> ManagerState::deltas_of(std::int64_t step) const {
+  std::vector<std::int64_t> found;
   for (const StepInfo& info : known_) {
-    if (info.base == step) later.push_back(info.step);
+    if (info.base == step) found.push_back(info.step);
   }
-  for (const std::int64_t number : later) {
+  return found;
+}
+
+Status ManagerState::detach(std::int64_t step) {
+  for (const std::int64_t number : deltas_of(step)) {
     auto old = manifest(number, steps::Check::contents);
     if (!old) {
       if (steps::is_of_machine(old.error())) return std::move(old).error();
@@ -367,21 +383,26 @@ Status ManagerState::detach(std::int64_t step) {
     }
     STELE_TRY_ASSIGN(const OpenedStep opened, open(*old));
     NewStep made{std::move(*old), nullptr};
-    made.manifest.info.base.reset();
     made.manifest.info.format = format_->name();
-    made.manifest.info.bytes = 0;
     made.manifest.optimizer.clear();
-    made.manifest.files.clear();
     STELE_TRY_ASSIGN(made.sink, place_->create(number, options_.parts.file.durability));
     SaveOptions as_it_is = options_.parts;
     as_it_is.metadata.clear();
     STELE_TRY(steps::write_parts(*format_, {}, opened.checkpoint, made.sink->bundle().get(), path(number), as_it_is,
                                  made.manifest));
     STELE_TRY(place_->list(*made.sink, made.manifest));
-    for (const steps::ManifestFile& file : made.manifest.files) made.manifest.info.bytes += file.bytes;
-    STELE_TRY(place_->commit(*made.sink, made.manifest));
-    if (const auto at = find(number); at != known_.end() && at->step == number) *at = made.manifest.info;
+    STELE_TRY(commit_whole(std::move(made)));
   }
+  return {};
+}
+
+Status ManagerState::commit_whole(NewStep made) {
+  StepInfo& info = made.manifest.info;
+  info.base.reset();
+  info.bytes = 0;
+  for (const steps::ManifestFile& file : made.manifest.files) info.bytes += file.bytes;
+  STELE_TRY(place_->commit(*made.sink, made.manifest));
+  if (const auto at = find(info.step); at != known_.end() && at->step == info.step) *at = info;
   return {};
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan.hpp"
@@ -28,9 +29,18 @@ Result<std::vector<BoxHashes>> hash_leaves(const Snapshot& snapshot, const std::
 /// Returns the name of a process's file.
 std::string shard_name(int process);
 
-/// Writes `tensors`, whose checksums are `hashes`, as the file `name` of a bundle.
-Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
-                                const std::vector<BoxHashes>& hashes, Bundle& files, const std::string& name,
+/// Returns the content of a process's file: `tensors`, whose checksums are `hashes`.
+Result<Snapshot> shard_of(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
+                          const std::vector<BoxHashes>& hashes);
+
+/// Writes a shard as the file `name` of a bundle.
+Result<WrittenFile> write_shard(const Snapshot& shard, Bundle& files, const std::string& name,
                                 const SaveOptions& options);
+/// Writes a shard as a delta. `name`: that of a whole shard, which gets another suffix.
+Result<WrittenFile> write_shard_delta(const Snapshot& base, const Snapshot& shard, Bundle& files,
+                                      const std::string& name, const SaveOptions& options);
+/// Returns the name of the delta in place of a whole shard.
+std::string delta_name(std::string_view shard);
+std::string whole_name(std::string_view shard);
 
 }  // namespace stele::inline v0::mpi::detail
