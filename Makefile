@@ -411,7 +411,7 @@ endef
 mpi: PROCESSES ?= 1 2 3 4 8
 mpi: deps
 	tools/deps.sh mpi
-	$(call build_mpi,mpi_tests mpi_run mpi_interop mpi_page)
+	$(call build_mpi,mpi_tests mpi_run mpi_store mpi_interop mpi_page)
 	tests/mpi/run.sh build/mpi $(PROCESSES)
 
 bench-mpi: deps build/interop-pytorch/installed

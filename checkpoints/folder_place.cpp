@@ -2,10 +2,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/urls.hpp"
 #include "place.hpp"
 
 namespace stele::inline v0::detail::steps {
 namespace {
+
+class FolderShare final : public Share {
+ public:
+  FolderShare(std::string folder, FileSinkOptions options)
+      : folder_(std::move(folder)), files_(v0::folder_bundle(folder_, options)) {}
+  Bundle& files() override { return *files_; }
+  std::string folder() const override { return folder_; }
+
+ private:
+  std::string folder_;
+  std::shared_ptr<Bundle> files_;
+};
 
 class FolderPlace final : public Place {
  public:
@@ -36,8 +49,16 @@ class FolderPlace final : public Place {
   Result<Manifest> manifest(std::int64_t step, Check check) const override {
     STELE_TRY_ASSIGN(const Location folder, open_folder(path(step)));
     STELE_TRY_ASSIGN(Manifest found, read_manifest(folder, step));
-    STELE_TRY(check_files(folder, found, check != Check::sizes));
+    STELE_TRY(this->check(found, check));
     return found;
+  }
+  Status check(const Manifest& manifest, Check check) const override {
+    return check_files(manifest.folder, manifest, check != Check::sizes);
+  }
+  Status adopt(Manifest& manifest) const override {
+    STELE_TRY_ASSIGN(manifest.folder, open_folder(path(manifest.info.step)));
+    manifest.info.folder = manifest.folder.name;
+    return {};
   }
   Result<SourcePtr> part(const Manifest& manifest, const std::string& name, bool mapped) const override {
     return open_any(manifest.folder / name, mapped);  // relative to the verified folder
@@ -65,6 +86,10 @@ class FolderPlace final : public Place {
     STELE_TRY(last->write(std::as_bytes(std::span(text))));
     STELE_TRY(last->commit());
     return sink.commit();
+  }
+  std::string share(Sink& sink, Manifest&) const override { return temporary_path(sink); }
+  std::unique_ptr<Share> join(std::int64_t, const std::string& shared, Durability durability) const override {
+    return folder_share(shared, {durability});
   }
   Status check_removable(std::int64_t step) const override {
     return check_nothing_else(*v0::folder_bundle(path(step)));
@@ -105,5 +130,14 @@ class FolderPlace final : public Place {
 }  // namespace
 
 std::unique_ptr<Place> folder_place(std::string folder) { return std::make_unique<FolderPlace>(std::move(folder)); }
+
+std::unique_ptr<Share> folder_share(std::string folder, FileSinkOptions options) {
+  return std::make_unique<FolderShare>(std::move(folder), options);
+}
+
+Result<std::unique_ptr<Place>> place_at(const std::string& folder) {
+  if (is_url(folder)) return store_place(folder);
+  return folder_place(folder);
+}
 
 }  // namespace stele::inline v0::detail::steps

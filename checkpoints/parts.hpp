@@ -31,8 +31,8 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
 Result<Checkpoint> open_parts(const Format& format, const Place& place, const Manifest& manifest,
                               const LoadOptions& options, const Checkpoint* base = nullptr);
 
-/// Returns the parts of a step that is a delta of the base of `older`. Both were opened without a base, and `newer` is a
-/// delta of `older`. Errors: those of merge_deltas().
+/// Returns the parts of a step that is a delta of the base of `older`. Both were opened without a base, and `newer` is
+/// a delta of `older`. Errors: those of merge_deltas().
 Result<Checkpoint> joined(const Checkpoint& older, const Checkpoint& newer, const LoadOptions& options);
 
 /// Returns the size of all tensors in bytes.

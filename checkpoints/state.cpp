@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/parallel.hpp"
-#include "io/urls.hpp"
 #include "parts.hpp"
 #include "stele/config.hpp"
 #include "stele/snapshot.hpp"
@@ -20,6 +19,12 @@ Error lacks_base(const StepInfo& step, const std::string& why) {
   return Error(Errc::checksum, "the step is a delta of one that cannot be read: " + why).file(step.folder);
 }
 }  // namespace
+
+Error too_many_deltas(std::size_t deltas) {
+  return Error(Errc::invalid_argument, "too many steps in a row would be deltas")
+      .expected("at most " + std::to_string(max_deltas))
+      .found(std::to_string(deltas));
+}
 
 ManagerState::ManagerState(std::string folder, std::shared_ptr<const Format> format, PrecisionSpec precision,
                            ManagerOptions options)
@@ -47,11 +52,7 @@ Status ManagerState::start() {
   if (folder_.empty()) return Error(Errc::invalid_argument, "the path is empty");
   STELE_TRY(steps::check_format(format_.get(), precision_, options_.load));
   if (options_.deltas != 0) STELE_TRY(check_deltas());
-  if (is_url(folder_)) {
-    STELE_TRY_ASSIGN(place_, steps::store_place(folder_));
-  } else {
-    place_ = steps::folder_place(folder_);
-  }
+  STELE_TRY_ASSIGN(place_, steps::place_at(folder_));
   STELE_TRY(place_->start(options_.parts.dry_run));
   STELE_TRY(refresh());
   if (!known_.empty()) last_step_ = known_.back().step;
@@ -59,11 +60,7 @@ Status ManagerState::start() {
 }
 
 Status ManagerState::check_deltas() const {
-  if (options_.deltas > max_deltas) {
-    return Error(Errc::invalid_argument, "too many steps in a row would be deltas")
-        .expected("at most " + std::to_string(max_deltas))
-        .found(std::to_string(options_.deltas));
-  }
+  if (options_.deltas > max_deltas) return too_many_deltas(options_.deltas);
   if (!steps::stores_deltas(*format_)) {
     return Error(Errc::invalid_argument, "the format stores no deltas of steps")
         .found(format_->name())
@@ -96,7 +93,7 @@ Result<steps::Manifest> ManagerState::manifest(std::int64_t step, steps::Check c
   std::size_t depth = 0;
   for (auto base = found.info.base; base;) {
     auto of_base = ++depth <= max_deltas ? place_->manifest(*base, check)
-                                        : Result<steps::Manifest>(Error(Errc::limit, "too many deltas on each other"));
+                                         : Result<steps::Manifest>(Error(Errc::limit, "too many deltas on each other"));
     if (!of_base) {
       if (steps::is_of_machine(of_base.error())) return std::move(of_base).error();
       return lacks_base(found.info, of_base.error().to_string());
@@ -281,10 +278,13 @@ Result<ManagerState::NewStep> ManagerState::begin_step(std::int64_t step, int si
                         .format = std::string(format_->name()),
                         .signal = signal,
                         .state = Value(values.state)};
-  if (options_.parts.dry_run) return made;
-  STELE_TRY(detach(step));  // also without deltas: others may be deltas of the step that is replaced
-  STELE_TRY_ASSIGN(made.sink, place_->create(step, options_.parts.file.durability));
   return made;
+}
+
+Status ManagerState::create(NewStep& made) {
+  if (options_.parts.dry_run) return {};
+  STELE_TRY_ASSIGN(made.sink, place_->create(made.manifest.info.step, options_.parts.file.durability));
+  return {};
 }
 
 Result<SavedStep> ManagerState::commit_step(NewStep step, Report report) {
@@ -308,6 +308,9 @@ Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Check
                                       const StepValues& values) {
   const Checkpoint sized{with_precision(checkpoint.parameters, precision_), {}, {}, checkpoint.optimizer};
   STELE_TRY_ASSIGN(NewStep made, begin_step(step, signal, steps::byte_size(sized), values));
+  // Also without deltas: others may be deltas of the step that is replaced.
+  if (!options_.parts.dry_run) STELE_TRY(detach(step));
+  STELE_TRY(create(made));
   const auto bundle = made.sink != nullptr ? made.sink->bundle() : nullptr;
   const auto base = base_for(step);
   if (base) {
@@ -320,6 +323,7 @@ Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Check
     // The base may be damaged; a whole step does not need it. Other errors come again.
     made.sink.reset();
     STELE_TRY_ASSIGN(made, begin_step(step, signal, steps::byte_size(sized), values));
+    STELE_TRY(create(made));
     const auto whole = made.sink->bundle();
     written =
         steps::write_parts(*format_, precision_, checkpoint, whole.get(), path(step), options_.parts, made.manifest);
@@ -331,8 +335,8 @@ Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Check
   return commit_step(std::move(made), std::move(report));
 }
 
-std::optional<OpenedStep> ManagerState::base_for(std::int64_t step) const {
-  if (options_.deltas == 0 || options_.parts.dry_run) return std::nullopt;
+std::optional<std::int64_t> ManagerState::base_of(std::int64_t step, std::size_t deltas) const {
+  if (deltas == 0 || options_.parts.dry_run) return std::nullopt;
   const StepInfo* newest = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -341,22 +345,31 @@ std::optional<OpenedStep> ManagerState::base_for(std::int64_t step) const {
     }
   }
   if (newest == nullptr || newest->format != format_->name()) return std::nullopt;
-  if (newest->deltas >= options_.deltas) return std::nullopt;
+  return newest->deltas < deltas ? std::optional(newest->step) : std::nullopt;
+}
+
+std::optional<OpenedStep> ManagerState::base_for(std::int64_t step) const {
+  const auto base = base_of(step, options_.deltas);
+  if (!base) return std::nullopt;
   auto opened = guarded([&]() -> Result<OpenedStep> {
     // Damage of a step would spread to those that are built upon it.
-    const auto check = trusted_ == newest->step ? steps::Check::sizes : steps::Check::contents;
-    STELE_TRY_ASSIGN(const steps::Manifest found, manifest(newest->step, check));
+    STELE_TRY_ASSIGN(const steps::Manifest found,
+                     manifest(*base, trusts(*base) ? steps::Check::sizes : steps::Check::contents));
     return open(found);
   });
   return opened ? std::optional(*std::move(opened)) : std::nullopt;
 }
 
-Status ManagerState::detach(std::int64_t step) {
-  std::vector<std::int64_t> later;
+std::vector<std::int64_t> ManagerState::deltas_of(std::int64_t step) const {
+  std::vector<std::int64_t> found;
   for (const StepInfo& info : known_) {
-    if (info.base == step) later.push_back(info.step);
+    if (info.base == step) found.push_back(info.step);
   }
-  for (const std::int64_t number : later) {
+  return found;
+}
+
+Status ManagerState::detach(std::int64_t step) {
+  for (const std::int64_t number : deltas_of(step)) {
     auto old = manifest(number, steps::Check::contents);
     if (!old) {
       if (steps::is_of_machine(old.error())) return std::move(old).error();
@@ -383,20 +396,24 @@ Status ManagerState::bypass(std::int64_t step, std::span<const std::int64_t> lat
 Status ManagerState::rewrite(steps::Manifest manifest, const Checkpoint& parts, std::optional<std::int64_t> base) {
   const std::int64_t step = manifest.info.step;
   NewStep made{std::move(manifest), nullptr};
-  made.manifest.info.base = base;
-  if (!base) made.manifest.info.deltas = 0;
   made.manifest.info.format = format_->name();
-  made.manifest.info.bytes = 0;
   made.manifest.optimizer.clear();
-  made.manifest.files.clear();
   STELE_TRY_ASSIGN(made.sink, place_->create(step, options_.parts.file.durability));
   SaveOptions as_it_is = options_.parts;
   as_it_is.metadata.clear();
   STELE_TRY(steps::write_parts(*format_, {}, parts, made.sink->bundle().get(), path(step), as_it_is, made.manifest));
   STELE_TRY(place_->list(*made.sink, made.manifest));
-  for (const steps::ManifestFile& file : made.manifest.files) made.manifest.info.bytes += file.bytes;
+  return commit_again(std::move(made), base);
+}
+
+Status ManagerState::commit_again(NewStep made, std::optional<std::int64_t> base) {
+  StepInfo& info = made.manifest.info;
+  info.base = base;
+  if (!base) info.deltas = 0;
+  info.bytes = 0;
+  for (const steps::ManifestFile& file : made.manifest.files) info.bytes += file.bytes;
   STELE_TRY(place_->commit(*made.sink, made.manifest));
-  if (const auto at = find(step); at != known_.end() && at->step == step) *at = made.manifest.info;
+  if (const auto at = find(info.step); at != known_.end() && at->step == info.step) *at = info;
   return {};
 }
 

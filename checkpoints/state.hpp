@@ -20,6 +20,8 @@
 
 namespace stele::inline v0::detail {
 
+Error too_many_deltas(std::size_t deltas);
+
 class ManagerState {
  public:
   ManagerState(std::string folder, std::shared_ptr<const Format> format, PrecisionSpec precision,
@@ -65,13 +67,25 @@ class ManagerState {
   Begun begin(std::int64_t step);
   /// Records the end of a save. Only a step on disk answers signals and counts as the last step.
   void end(const Begun& begun, bool saved);
-  /// Checks the space for `bytes` of tensors, and creates the folder of a step.
+  /// Checks the space for `bytes` of tensors, and makes the manifest of a step. Steps that are deltas of an older step
+  /// of this number must become whole before create().
   Result<NewStep> begin_step(std::int64_t step, int signal, std::uint64_t bytes, const StepValues& values);
+  /// Creates the folder of a step, except on a dry run.
+  Status create(NewStep& made);
   /// Writes the manifest with the list of files, and makes the step visible.
   Result<SavedStep> commit_step(NewStep step, Report report);
+  /// Puts a step with the same contents in place of a step. `base`: the step that the new parts are deltas of.
+  Status commit_again(NewStep made, std::optional<std::int64_t> base);
+  /// Returns the steps that are deltas of this one.
+  std::vector<std::int64_t> deltas_of(std::int64_t step) const;
+  /// Returns the step of which `step` can be saved as one of at most so many deltas in a row.
+  std::optional<std::int64_t> base_of(std::int64_t step, std::size_t deltas) const;
+  /// Returns true for the step that this manager saved last.
+  bool trusts(std::int64_t step) const noexcept { return trusted_ == step; }
 
   const ManagerOptions& options() const noexcept { return options_; }
   const std::string& folder() const noexcept { return folder_; }
+  const steps::Place& place() const noexcept { return *place_; }
 
  private:
   struct Task {

@@ -44,6 +44,15 @@ class HashedSink final : public Sink {
   std::uint64_t bytes_ = 0;
 };
 
+/// Sets the version of a file that was written.
+Status note_version(const Store& store, const std::string& object, ManifestFile& file) {
+  STELE_TRY_ASSIGN(const auto now, store.stat(object));
+  if (!now) return Error(Errc::not_found, "a file that was just saved is missing").file(store.name(object));
+  STELE_TRY(check_size(file, now->bytes, store.name(object)));
+  file.version = now->version;
+  return {};
+}
+
 /// The files of a new step, with their sizes and checksums. Files that are not committed with the manifest are removed.
 class NewFiles final : public Bundle, public std::enable_shared_from_this<NewFiles> {
  public:
@@ -52,6 +61,12 @@ class NewFiles final : public Bundle, public std::enable_shared_from_this<NewFil
   ~NewFiles() override {
     if (kept) return;
     for (const auto& [name, file] : files_) objects_->remove(folder_ + name);
+    if (!shared) return;
+    const auto all = guarded([&] { return objects_->names(); });
+    if (!all) return;
+    for (const std::string& name : *all) {
+      if (name.starts_with(folder_)) objects_->remove(name);  // also those of processes that have ended
+    }
   }
   Result<SourcePtr> open(std::string_view name) const override { return objects_->open(full(name)); }
   Result<std::unique_ptr<Sink>> create(std::string_view name) override {
@@ -81,8 +96,9 @@ class NewFiles final : public Bundle, public std::enable_shared_from_this<NewFil
   }
 
   bool kept = false;
+  bool shared = false;                  // other processes write files, too
   std::optional<std::string> before{};  // the version of the manifest when the save began
-  std::optional<Manifest> replaced{};   // the step that the new one replaces
+  std::vector<std::string> left{};      // what older saves of the step have left, without the manifest
 
  private:
   std::string full(std::string_view name) const { return folder_ + std::string(name); }
@@ -90,6 +106,22 @@ class NewFiles final : public Bundle, public std::enable_shared_from_this<NewFil
   std::string folder_;
   mutable std::mutex mutex_;
   std::map<std::string, ManifestFile> files_;
+};
+
+class StoreShare final : public Share {
+ public:
+  StoreShare(std::shared_ptr<Store> store, std::string folder)
+      : store_(std::move(store)),
+        folder_(std::move(folder)),
+        files_(std::make_shared<NewFiles>(store_->bundle(), folder_)) {}
+  Bundle& files() override { return *files_; }
+  Status complete(ManifestFile& file) const override { return note_version(*store_, folder_ + file.name, file); }
+  void keep(bool visible) noexcept override { files_->kept = visible; }
+
+ private:
+  std::shared_ptr<Store> store_;
+  std::string folder_;
+  std::shared_ptr<NewFiles> files_;
 };
 
 /// Returns a name that no other save uses.
@@ -118,12 +150,20 @@ class StorePlace final : public Place {
   }
   Result<Manifest> manifest(std::int64_t step, Check check) const override {
     const std::string name = folder_name(step) + "/" + std::string(manifest_name);
-    const auto bundle = store_->bundle();
-    STELE_TRY_ASSIGN(const SourcePtr source, bundle->open(name));
+    STELE_TRY_ASSIGN(const SourcePtr source, store_->bundle()->open(name));
     STELE_TRY_ASSIGN(Manifest found, read_manifest_of(*source, step));
-    found.info.folder = path(step);
-    for (const ManifestFile& file : found.files) {
-      const std::string object = object_of(found, file.name);
+    STELE_TRY(adopt(found));
+    STELE_TRY(this->check(found, check));
+    return found;
+  }
+  Status adopt(Manifest& manifest) const override {
+    manifest.info.folder = path(manifest.info.step);
+    return {};
+  }
+  Status check(const Manifest& manifest, Check check) const override {
+    const auto bundle = store_->bundle();
+    for (const ManifestFile& file : manifest.files) {
+      const std::string object = object_of(manifest, file.name);
       STELE_TRY_ASSIGN(const auto now, store_->stat(object));
       if (!now) return Error(Errc::not_found, "a file of the step is missing").file(store_->name(object));
       STELE_TRY(check_size(file, now->bytes, store_->name(object)));
@@ -131,7 +171,7 @@ class StorePlace final : public Place {
       if (check == Check::sizes || (check == Check::unchanged && same)) continue;
       STELE_TRY(check_contents(*bundle, object, file, store_->name(object)));
     }
-    return found;
+    return {};
   }
   Result<SourcePtr> part(const Manifest& manifest, const std::string& name, bool) const override {
     const std::string object = object_of(manifest, name);
@@ -145,23 +185,15 @@ class StorePlace final : public Place {
     id_ = new_id();
     auto files = std::make_shared<NewFiles>(store_->bundle(), folder + id_ + "/");
     STELE_TRY_ASSIGN(const auto now, store_->stat(folder + std::string(manifest_name)));
-    if (now) {
-      files->before = now->version;
-      auto old = manifest(step, Check::sizes);
-      if (!old && is_of_machine(old.error())) return std::move(old).error();
-      if (old) files->replaced = *std::move(old);
-    }
+    if (now) files->before = now->version;
+    STELE_TRY_ASSIGN(files->left, files_below(folder));
     return bundle_sink(std::move(files), path(step));
   }
   Status list(Sink& sink, Manifest& manifest) const override {
     manifest.objects = id_;
     manifest.files = static_cast<NewFiles&>(*sink.bundle()).files();
     for (ManifestFile& file : manifest.files) {
-      const std::string object = object_of(manifest, file.name);
-      STELE_TRY_ASSIGN(const auto now, store_->stat(object));
-      if (!now) return Error(Errc::not_found, "a file that was just saved is missing").file(store_->name(object));
-      STELE_TRY(check_size(file, now->bytes, store_->name(object)));
-      file.version = now->version;
+      STELE_TRY(note_version(*store_, object_of(manifest, file.name), file));
     }
     return {};
   }
@@ -176,15 +208,23 @@ class StorePlace final : public Place {
       return Error(Errc::exists, "another program has saved this step at the same time").file(path(manifest.info.step));
     }
     STELE_TRY(std::move(done));
-    if (files.replaced) remove_files(*files.replaced);
+    // Another save of this step that has not ended yet will fail: its manifest cannot replace this one.
+    remove_files(files.left);
     return {};
+  }
+  std::string share(Sink& sink, Manifest& manifest) const override {
+    static_cast<NewFiles&>(*sink.bundle()).shared = true;
+    return manifest.objects = id_;
+  }
+  std::unique_ptr<Share> join(std::int64_t step, const std::string& shared, Durability) const override {
+    return std::make_unique<StoreShare>(store_, folder_name(step) + "/" + shared + "/");
   }
   Status check_removable(std::int64_t) const override { return {}; }  // other objects remain
   Status remove(std::int64_t step) override {
-    const std::string name = folder_name(step) + "/" + std::string(manifest_name);
-    const auto found = manifest(step, Check::sizes);
-    STELE_TRY(store_->remove(name));  // first, so that no step without its files is ever listed
-    if (found) remove_files(*found);
+    const std::string folder = folder_name(step) + "/";
+    STELE_TRY_ASSIGN(const auto left, files_below(folder));
+    STELE_TRY(store_->remove(folder + std::string(manifest_name)));  // first: no step without its files is ever listed
+    remove_files(left);
     return {};
   }
   std::string path(std::int64_t step) const override { return store_->name(folder_name(step)); }
@@ -194,9 +234,17 @@ class StorePlace final : public Place {
     const std::string folder = folder_name(manifest.info.step) + "/";
     return folder + (manifest.objects.empty() ? name : manifest.objects + "/" + name);
   }
-  void remove_files(const Manifest& manifest) noexcept {
-    for (const ManifestFile& file : manifest.files) {
-      static_cast<void>(guarded([&] { return store_->remove(object_of(manifest, file.name)); }));
+  /// Returns the objects of a step, without its manifest: also those of saves that were killed.
+  Result<std::vector<std::string>> files_below(const std::string& folder) const {
+    STELE_TRY_ASSIGN(auto names, store_->bundle()->names());
+    std::erase_if(names, [&](const std::string& name) {
+      return !name.starts_with(folder) || name == folder + std::string(manifest_name);
+    });
+    return names;
+  }
+  void remove_files(const std::vector<std::string>& objects) noexcept {
+    for (const std::string& object : objects) {
+      static_cast<void>(guarded([&] { return store_->remove(object); }));
     }
   }
 

@@ -5,11 +5,11 @@
 #include "checkpoints/state.hpp"
 #include "exchange.hpp"
 #include "io/files.hpp"
-#include "io/urls.hpp"
 #include "json/json.hpp"
 #include "packing.hpp"
 #include "part.hpp"
 #include "snapshot/module_leaf.hpp"
+#include "stele/input.hpp"
 #include "stele/recorders/safetensors.hpp"
 
 namespace stele::inline v0::mpi {
@@ -52,6 +52,8 @@ class Manager {
   Options options;
   Exchange exchange;
   std::unique_ptr<v0::detail::ManagerState> root;  // null in all processes but process 0
+  std::unique_ptr<steps::Place> own_place;         // null in process 0, which has that of `root`
+  std::size_t deltas = 0;                          // ManagerOptions::deltas; used in process 0
 
   /// Catches the policy's signals, except in process 0, where `root` catches them.
   Status catch_signals(const SavePolicy& policy) { return signals_.start(policy.signals()); }
@@ -73,6 +75,16 @@ class Manager {
     return exchange.agree(exchange.is_root() ? v0::detail::guarded(work) : Status());
   }
 
+  /// Checks the options, in process 0.
+  Status check_deltas() const {
+    if (deltas == 0) return {};
+    if (deltas > steps::max_deltas) return v0::detail::too_many_deltas(deltas);
+    const bool quantized = options.precision.quantized_bits != 0 || !options.precision.block_rules.empty();
+    if (options.files == 0 && !quantized) return {};
+    return Error(Errc::invalid_argument,
+                 quantized ? "quantized steps cannot be deltas" : "steps in files of whole tensors cannot be deltas");
+  }
+
   Result<SavedStep> save(std::int64_t step, const Result<Checkpoint>& made_checkpoint, const StepValues& values) {
     STELE_TRY(exchange.agree(made_checkpoint ? Status() : Status(made_checkpoint.error())));
     const Checkpoint& checkpoint = *made_checkpoint;
@@ -90,7 +102,7 @@ class Manager {
 
   Result<SavedStep> write_step(std::int64_t step, int signal, const Checkpoint& checkpoint, const StepValues& values) {
     v0::detail::ManagerState::NewStep made;
-    std::string folder;
+    std::vector<std::int64_t> later;  // deltas of an older step of this number
     STELE_TRY(on_root([&]() -> Status {
       if (checkpoint.graph && !options.save.allow_loss) {
         return Error(Errc::not_representable, "distributed steps cannot store a graph");
@@ -98,23 +110,23 @@ class Manager {
       std::uint64_t bytes = global_bytes(checkpoint.parameters, options.precision);
       for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) bytes += global_bytes(arrays, {});
       STELE_TRY_ASSIGN(made, root->begin_step(step, signal, bytes, values));
-      if (made.sink == nullptr) return {};
-      folder = v0::detail::temporary_path(*made.sink);
-      for (std::size_t i = 0; i <= checkpoint.optimizer.kinds().size(); ++i) {
-        STELE_TRY(v0::detail::os::make_folder(folder + "/" + part_folder(i)));
-      }
+      if (!options.save.dry_run) later = root->deltas_of(step);
       return {};
     }));
-    STELE_TRY(exchange.broadcast(folder));
+    STELE_TRY(make_whole(later));
+    STELE_TRY_ASSIGN(const Chain base, base_of(step));
+    const steps::Manifest fresh = made.manifest;
+    std::unique_ptr<steps::Share> share;
     SavedStep saved;
-    if (checkpoint.graph) saved.report.add(Report::What::lost, "", "the graph");
-    STELE_TRY(write(made, 0, checkpoint.parameters, options.precision, folder, saved.report));
-    made.manifest.parameters = part_folder(0);
-    for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
-      const std::size_t number = made.manifest.optimizer.size() + 1;
-      made.manifest.optimizer.emplace_back(key, part_folder(number));
-      STELE_TRY(write(made, number, arrays, {}, folder, saved.report));
+    auto written = write_parts(made, checkpoint, base.empty() ? nullptr : &base, share, saved.report);
+    if (!written && !base.empty() && !exchange.broken() && written.error().code() != Errc::cancelled) {
+      // The base may be damaged; a whole step does not need it. Other errors come again.
+      share.reset();
+      made = {fresh, nullptr};
+      saved.report = Report();
+      written = write_parts(made, checkpoint, nullptr, share, saved.report);
     }
+    STELE_TRY(std::move(written));
     if (checkpoint.training) made.manifest.training = checkpoint.training->json();
     STELE_TRY(gather_states(values.state, made.manifest));
     std::string manifest;
@@ -124,10 +136,17 @@ class Manager {
       if (made.sink != nullptr) {
         STELE_TRY_ASSIGN(manifest, steps::to_text(made.manifest));
       }
-      STELE_TRY_ASSIGN(SavedStep committed, root->commit_step(std::move(made), std::move(saved.report)));
-      saved = std::move(committed);
       return {};
     }));
+    // From here on the step may become visible, also if process 0 ends before it answers.
+    if (share != nullptr) share->keep(true);
+    auto committed = on_root([&]() -> Status {
+      STELE_TRY_ASSIGN(SavedStep done, root->commit_step(std::move(made), std::move(saved.report)));
+      saved = std::move(done);
+      return {};
+    });
+    if (!committed && committed.error().code() == Errc::exists && share != nullptr) share->keep(false);
+    STELE_TRY(std::move(committed));
     STELE_TRY(exchange.broadcast(manifest));
     saved.info.step = step;  // a dry run has no manifest
     if (!exchange.is_root() && !manifest.empty()) {
@@ -146,18 +165,19 @@ class Manager {
     }));
     std::vector<BrokenStep> skipped;
     for (;;) {
-      STELE_TRY_ASSIGN(const std::optional<steps::Manifest> candidate, next(numbers, skipped));
-      if (!candidate) break;
-      Status verified = verify(*candidate);
+      STELE_TRY_ASSIGN(Chain chain, next(numbers, skipped));
+      if (chain.empty()) break;
+      Status verified = check(chain, options.verify_files ? std::optional(steps::Check::unchanged) : std::nullopt);
+      const steps::Manifest& candidate = chain.front();
       if (!verified) {
         if (not_skipped(verified.error())) return std::move(verified).error();
-        if (root != nullptr) root->note_broken(candidate->info.step);
-        skipped.push_back({candidate->info.step, std::move(verified).error()});
+        if (root != nullptr) root->note_broken(candidate.info.step);
+        skipped.push_back({candidate.info.step, std::move(verified).error()});
         continue;
       }
-      STELE_TRY(load(*candidate, targets));
-      OpenedStep opened{candidate->info, {}, std::move(skipped)};
-      const auto& ranks = candidate->ranks;
+      STELE_TRY(load(chain, targets));
+      OpenedStep opened{candidate.info, {}, std::move(skipped)};
+      const auto& ranks = candidate.ranks;
       const auto mine = static_cast<std::size_t>(exchange.rank());
       if (mine < ranks.size()) opened.info.state = ranks[mine];
       return std::optional<OpenedStep>(std::move(opened));
@@ -167,6 +187,7 @@ class Manager {
   }
 
  private:
+  const steps::Place& place() const noexcept { return root != nullptr ? root->place() : *own_place; }
   const v0::detail::CaughtSignals& own() const noexcept { return root != nullptr ? root->signals() : signals_; }
 
   /// Checks that all processes save the same step with the same kinds of state, because each kind is exchanged
@@ -189,13 +210,175 @@ class Manager {
     return number == 0 ? "parameters" : "optimizer-" + std::to_string(number - 1);
   }
 
-  Status write(v0::detail::ManagerState::NewStep& made, std::size_t number, const Snapshot& snapshot,
-               PrecisionSpec precision, const std::string& folder, Report& report) {
-    const std::string name = part_folder(number);
-    STELE_TRY_ASSIGN(const PartFiles files,
-                     write_part(exchange, snapshot, precision, options, folder + "/" + name, report));
-    for (const auto& file : files) made.manifest.files.push_back({name + "/" + file.name, file.bytes, file.xxh3});
+  /// Creates the step, and writes its parts. `base`: the steps for deltas; null: none.
+  Status write_parts(v0::detail::ManagerState::NewStep& made, const Checkpoint& checkpoint, const Chain* base,
+                     std::unique_ptr<steps::Share>& share, Report& report) {
+    std::vector<std::string> folders;
+    for (std::size_t i = 0; i <= checkpoint.optimizer.kinds().size(); ++i) folders.push_back(part_folder(i));
+    STELE_TRY(create(made, folders, share));
+    if (checkpoint.graph) report.add(Report::What::lost, "", "the graph");
+    STELE_TRY(write(made, {}, checkpoint.parameters, options.precision, share.get(), base, report));
+    for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
+      STELE_TRY(write(made, key, arrays, {}, share.get(), base, report));
+    }
     return {};
+  }
+
+  /// Creates a step, and the folders of its parts. On a dry run, `share` remains null.
+  Status create(v0::detail::ManagerState::NewStep& made, const std::vector<std::string>& folders,
+                std::unique_ptr<steps::Share>& share) {
+    std::string message;
+    STELE_TRY(on_root([&]() -> Status {
+      STELE_TRY(root->create(made));
+      if (made.sink == nullptr) return {};
+      const std::string shared = place().share(*made.sink, made.manifest);
+      add_number(message, static_cast<std::uint64_t>(made.manifest.info.step));
+      add_text(message, shared);
+      share = place().join(made.manifest.info.step, shared, options.save.file.durability);
+      for (const std::string& folder : folders) {  // before several processes create files in them
+        if (!share->folder().empty()) STELE_TRY(v0::detail::os::make_folder(share->folder() + "/" + folder));
+      }
+      return {};
+    }));
+    STELE_TRY(exchange.broadcast(message));
+    if (message.empty() || exchange.is_root()) return {};
+    Unpacker in(message);
+    const auto step = static_cast<std::int64_t>(in.number());
+    share = place().join(step, std::string(in.text()), options.save.file.durability);
+    return {};
+  }
+
+  /// Writes the parameters, or the state with a key. `base`: the steps for deltas; null: none.
+  Status write(v0::detail::ManagerState::NewStep& made, const std::string& key, const Snapshot& snapshot,
+               PrecisionSpec precision, steps::Share* share, const Chain* base, Report& report) {
+    const std::string name = part_folder(key.empty() ? 0 : made.manifest.optimizer.size() + 1);
+    key.empty() ? static_cast<void>(made.manifest.parameters = name)
+                : static_cast<void>(made.manifest.optimizer.emplace_back(key, name));
+    std::optional<PartShards> old;
+    if (base != nullptr && !part_of(base->front(), key).empty()) old.emplace(place(), *base, key, options.load);
+    STELE_TRY_ASSIGN(const PartFiles files, write_part(exchange, snapshot, precision, options,
+                                                       {share, name + "/", old ? &*old : nullptr}, report));
+    auto& all = made.manifest.files;
+    all.insert(all.end(), files.begin(), files.end());
+    for (const auto& file : files) {
+      if (file.name.ends_with(v0::detail::shards::delta_suffix)) {
+        made.manifest.info.base = base->front().info.step;
+        made.manifest.info.deltas = base->front().info.deltas + 1;
+      }
+    }
+    return {};
+  }
+
+  /// Sends process 0's step, with those of which it is a delta, to all processes. `step`: none if it is nullopt, or if
+  /// the step cannot be read; then the result is empty.
+  Result<Chain> chain_of(const std::optional<std::int64_t>& step, Status& why) {
+    std::string message;
+    STELE_TRY(on_root([&]() -> Status {
+      if (!step) return {};
+      std::string texts;
+      auto read = v0::detail::guarded([&]() -> Status {
+        STELE_TRY(root->manifest(*step, steps::Check::sizes));  // and those below
+        for (std::optional<std::int64_t> at = step; at;) {
+          STELE_TRY_ASSIGN(const steps::Manifest manifest, place().manifest(*at, steps::Check::sizes));
+          STELE_TRY_ASSIGN(const std::string text, steps::to_text(manifest));
+          add_text(texts, text);
+          at = manifest.info.base;
+        }
+        return {};
+      });
+      if (read) message = std::move(texts);
+      why = std::move(read);
+      return {};
+    }));
+    STELE_TRY(exchange.broadcast(message));
+    Chain chain;
+    for (Unpacker in(message); !in.empty();) {
+      STELE_TRY_ASSIGN(chain.emplace_back(), steps::parse_manifest(in.text()));
+    }
+    return chain;
+  }
+
+  /// Returns the step of which a new one can be a delta; empty if there is none.
+  Result<Chain> base_of(std::int64_t step) {
+    std::optional<std::int64_t> base;
+    bool trusted = false;
+    STELE_TRY(on_root([&]() -> Status {
+      base = root->base_of(step, deltas);
+      trusted = base && root->trusts(*base);
+      return {};
+    }));
+    Status ignored;
+    STELE_TRY_ASSIGN(Chain chain, chain_of(base, ignored));
+    if (chain.empty()) return chain;
+    STELE_TRY_ASSIGN(const std::uint64_t known, exchange.first_of(trusted ? 1 : 0));
+    // Damage of a step would spread to those that are built upon it.
+    auto good = check(chain, known != 0 ? std::nullopt : std::optional(steps::Check::contents));
+    if (!good && exchange.broken()) return std::move(good).error();
+    return good ? std::move(chain) : Chain();
+  }
+
+  /// Checks this process's share of the files. Prepares the manifests for PartShards. nullopt: checks no files.
+  Status check(Chain& chain, std::optional<steps::Check> how) {
+    return exchange.agree(v0::detail::guarded([&]() -> Status {
+      std::size_t number = 0;
+      for (steps::Manifest& manifest : chain) {
+        STELE_TRY(place().adopt(manifest));
+        if (!how) continue;
+        steps::Manifest share = manifest;
+        std::erase_if(share.files, [&](const auto&) {
+          return number++ % static_cast<std::size_t>(exchange.size()) != static_cast<std::size_t>(exchange.rank());
+        });
+        STELE_TRY(place().check(share, *how));
+      }
+      return {};
+    }));
+  }
+
+  /// Makes steps that are deltas whole. Each process writes some of the files.
+  Status make_whole(std::vector<std::int64_t> numbers) {
+    std::string message;
+    for (const std::int64_t number : numbers) add_number(message, static_cast<std::uint64_t>(number));
+    STELE_TRY(exchange.broadcast(message));
+    for (Unpacker in(message); !in.empty();) {
+      Status why;
+      STELE_TRY_ASSIGN(Chain chain, chain_of(static_cast<std::int64_t>(in.number()), why));
+      STELE_TRY(exchange.agree(!why && steps::is_of_machine(why.error()) ? std::move(why) : Status()));
+      if (chain.empty()) continue;  // it is broken already
+      if (auto good = check(chain, steps::Check::contents); !good) {
+        if (exchange.broken() || steps::is_of_machine(good.error())) return good;
+        continue;
+      }
+      STELE_TRY(make_whole(chain));
+    }
+    return {};
+  }
+
+  Status make_whole(const Chain& chain) {
+    const steps::Manifest& old = chain.front();
+    v0::detail::ManagerState::NewStep made;
+    made.manifest = old;
+    made.manifest.files.clear();
+    std::vector<std::string> keys{{}}, folders{old.parameters};
+    for (const auto& [key, folder] : old.optimizer) {
+      keys.push_back(key);
+      folders.push_back(folder);
+    }
+    std::unique_ptr<steps::Share> share;
+    STELE_TRY(create(made, folders, share));
+    for (const std::string& key : keys) {
+      const PartShards part(place(), chain, key, options.load);
+      STELE_TRY_ASSIGN(const PartFiles files,
+                       write_whole_part(exchange, part, options, {share.get(), part_of(old, key) + "/"}));
+      made.manifest.files.insert(made.manifest.files.end(), files.begin(), files.end());
+    }
+    share->keep(true);
+    auto committed = on_root([&]() -> Status {
+      std::sort(made.manifest.files.begin(), made.manifest.files.end(),
+                [](const auto& a, const auto& b) { return a.name < b.name; });
+      return root->commit_again(std::move(made), std::nullopt);
+    });
+    if (!committed && committed.error().code() == Errc::exists) share->keep(false);
+    return committed;
   }
 
   /// Keeps the states of all processes, unless they are all equal.
@@ -210,70 +393,40 @@ class Manager {
     return {};
   }
 
-  /// Sends all processes the manifest of the newest remaining step, and the steps that were skipped before it. Returns
-  /// nullopt if no step remains.
-  Result<std::optional<steps::Manifest>> next(std::vector<std::int64_t>& numbers, std::vector<BrokenStep>& skipped) {
-    std::string message, bad;
-    STELE_TRY(on_root([&]() -> Status {
-      for (; !numbers.empty() && message.empty(); numbers.pop_back()) {
-        auto manifest = root->manifest(numbers.back(), steps::Check::sizes);
-        if (!manifest) {
-          if (not_skipped(manifest.error())) return std::move(manifest).error();
-          add_number(bad, static_cast<std::uint64_t>(numbers.back()));
-          add_error(bad, manifest.error());
-          continue;
-        }
-        STELE_TRY_ASSIGN(const std::string text, steps::to_text(*manifest));
-        add_text(message, manifest->info.folder);
-        message += text;
+  /// Returns the newest remaining step, and adds the steps that were skipped before it. Returns an empty chain if no
+  /// step remains.
+  Result<Chain> next(std::vector<std::int64_t>& numbers, std::vector<BrokenStep>& skipped) {
+    for (;;) {
+      std::uint64_t step = 0;  // plus 1
+      if (!numbers.empty()) {
+        step = static_cast<std::uint64_t>(numbers.back()) + 1;
+        numbers.pop_back();
       }
-      return {};
-    }));
-    STELE_TRY(exchange.broadcast(bad));
-    STELE_TRY(exchange.broadcast(message));
-    for (Unpacker in(bad); !in.empty();) {
-      const auto step = static_cast<std::int64_t>(in.number());
-      skipped.push_back({step, read_error(in, {})});
+      STELE_TRY_ASSIGN(step, exchange.first_of(step));  // of process 0; the others have none
+      if (step == 0) return Chain();
+      const auto number = static_cast<std::int64_t>(step - 1);
+      Status why;
+      STELE_TRY_ASSIGN(Chain chain, chain_of(number, why));
+      if (!chain.empty()) return chain;
+      why = exchange.agree(std::move(why));
+      if (why) return Chain();
+      if (not_skipped(why.error())) return std::move(why).error();
+      skipped.push_back({number, std::move(why).error()});
     }
-    if (message.empty()) return std::optional<steps::Manifest>();
-    Unpacker in(message);
-    const std::string folder(in.text());
-    STELE_TRY_ASSIGN(steps::Manifest manifest, steps::parse_manifest(in.left()));
-    manifest.info.folder = folder;
-    return std::optional<steps::Manifest>(std::move(manifest));
   }
 
-  /// Compares this process's share of the files with the manifest's checksums.
-  Status verify(const steps::Manifest& candidate) {
-    steps::Manifest share;
-    const auto& files = candidate.files;
-    for (auto i = static_cast<std::size_t>(exchange.rank()); i < files.size() && options.verify_files;
-         i += static_cast<std::size_t>(exchange.size())) {
-      share.files.push_back(files[i]);
-    }
-    return exchange.agree(v0::detail::guarded([&]() -> Status {
-      if (share.files.empty()) return {};
-      STELE_TRY_ASSIGN(const v0::detail::Location folder, steps::open_folder(candidate.info.folder));
-      return steps::check_files(folder, share, true);
-    }));
-  }
-
-  Status load(const steps::Manifest& manifest, const std::vector<Target>& targets) {
+  Status load(const Chain& chain, const std::vector<Target>& targets) {
     std::vector<OpenedBoxes> opened(targets.size());
     std::vector<LoadOptions> checked(targets.size());
     STELE_TRY(exchange.agree(v0::detail::guarded([&]() -> Status {
       for (std::size_t i = 0; i < targets.size(); ++i) {
         const Target& target = targets[i];
-        std::string part = manifest.parameters;
-        if (!target.key.empty()) {
-          const auto kind = std::find_if(manifest.optimizer.begin(), manifest.optimizer.end(),
-                                         [&](const auto& one) { return one.first == target.key; });
-          if (kind == manifest.optimizer.end()) {
-            return Error(Errc::not_found, "the step has no optimizer state of this kind").path(target.key);
-          }
-          part = kind->second;
+        if (part_of(chain.front(), target.key).empty()) {
+          return Error(Errc::not_found, "the step has no optimizer state of this kind").path(target.key);
         }
-        STELE_TRY_ASSIGN(opened[i], open_boxes(manifest.info.folder + "/" + part, target.live, options.load));
+        const PartShards part(place(), chain, target.key, options.load);
+        STELE_TRY_ASSIGN(SourcePtr source, part.folder());
+        STELE_TRY_ASSIGN(opened[i], open_boxes(Input(std::move(source)), target.live, options.load, &part));
         STELE_TRY(target.check(target, opened[i].snapshot, options.load));
         STELE_TRY_ASSIGN(checked[i], verify_boxes(opened[i], target.live, options.load, options.verify_files));
       }
@@ -307,17 +460,23 @@ Result<CheckpointManager> CheckpointManager::open(const std::string& folder, MPI
     auto state = std::make_unique<detail::Manager>(std::move(options));
     STELE_TRY(state->exchange.start(comm));
     STELE_TRY(state->on_root([&]() -> Status {
-      if (v0::detail::is_url(folder)) {
-        return Error(Errc::unsupported, "checkpoints of several processes are saved in a folder, not at a URL")
-            .file(folder);
+      state->deltas = std::exchange(manager.deltas, 0);
+      STELE_TRY(state->check_deltas());
+      if (manager.compact) {
+        return Error(Errc::invalid_argument, "deltas of steps of several processes cannot be joined");
       }
       manager.parts = state->options.save;
       state->root = std::make_unique<v0::detail::ManagerState>(folder, std::make_shared<ShardedSafetensorsFormat>(),
                                                                state->options.precision, std::move(manager));
       return state->root->start();
     }));
-    const bool is_root = state->exchange.is_root();
-    STELE_TRY(state->exchange.agree(is_root ? Status() : state->catch_signals(manager.save)));
+    std::string place = state->root != nullptr ? state->root->folder() : std::string();
+    STELE_TRY(state->exchange.broadcast(place));
+    STELE_TRY(state->exchange.agree(v0::detail::guarded([&]() -> Status {
+      if (state->root != nullptr) return {};
+      STELE_TRY_ASSIGN(state->own_place, v0::detail::steps::place_at(place));
+      return state->catch_signals(manager.save);
+    })));
     return CheckpointManager(std::move(state));
   });
 }

@@ -10,6 +10,7 @@
 #include "base/parallel.hpp"
 #include "encodings/safetensors/file.hpp"
 #include "io/files.hpp"
+#include "io/urls.hpp"
 #include "packing.hpp"
 #include "part.hpp"
 #include "passes/region.hpp"
@@ -175,10 +176,9 @@ Status exchange_boxes(Exchange& exchange, const LocalPart& part, const Options& 
   return exchange.agree(std::move(status));
 }
 
-/// Writes the shard of this process. Writes no file if the process has no boxes.
-Result<WrittenFile> write_own_shard(const Exchange& exchange, const LocalPart& part, const Plan& plan,
-                                    const Options& options, const std::string& folder) {
-  if (plan.writes.empty()) return WrittenFile();
+/// Returns the shard of this process; nullopt if it has no boxes.
+Result<std::optional<Snapshot>> own_shard(const LocalPart& part, const Plan& plan, const Options& options) {
+  if (plan.writes.empty()) return std::optional<Snapshot>();
   std::vector<const LocalTensor*> tensors;
   std::vector<BoxHashes> hashes;
   std::vector<std::uint32_t> leaves;
@@ -190,55 +190,101 @@ Result<WrittenFile> write_own_shard(const Exchange& exchange, const LocalPart& p
   if (!options.verify_replicas) {
     STELE_TRY_ASSIGN(hashes, hash_leaves(part.snapshot, leaves, v0::detail::workers_of(options.save)));
   }
-  return write_shard(part.snapshot, tensors, hashes, folder, shard_name(exchange.rank()), options.save);
+  STELE_TRY_ASSIGN(Snapshot shard, shard_of(part.snapshot, tensors, hashes));
+  return std::optional(std::move(shard));
 }
 
-/// Writes the index, in process 0.
-Result<PartFiles> write_index(ShardIndex index, const std::vector<std::string>& packed, const LocalPart& part,
-                              const std::string& folder, const SaveOptions& options) {
-  PartFiles files;
-  std::vector<std::uint32_t> numbers;
-  for (const std::string& one : packed) {
-    numbers.push_back(static_cast<std::uint32_t>(index.files.size()));
-    if (one.empty()) continue;
-    Unpacker in(one);
-    WrittenFile file;
-    file.name = in.text();
-    file.bytes = in.number();
-    file.header = in.number();
-    file.xxh3 = in.number();
-    index.files.push_back({file.name, file.bytes, file.header});
-    files.push_back({file.name, file.bytes, file.xxh3});
+/// Writes the shard of this process. `base`: as a delta of this shard, if it is set.
+Result<WrittenFile> write_own_shard(const std::optional<Snapshot>& shard, const std::optional<Snapshot>& base,
+                                    const std::string& name, const PartPlace& place, const SaveOptions& options) {
+  if (!shard) return WrittenFile();
+  WrittenFile written;
+  if (base) {
+    STELE_TRY_ASSIGN(written, write_shard_delta(*base, *shard, place.share->files(), name, options));
+  } else {
+    STELE_TRY_ASSIGN(written, write_shard(*shard, place.share->files(), name, options));
   }
-  renumber(index, numbers);
-  index.metadata = part.snapshot.metadata();
-  index.extras = part.extras;
+  v0::detail::steps::ManifestFile file{written.name, written.bytes, written.xxh3};
+  STELE_TRY(place.share->complete(file));
+  written.version = file.version;
+  return written;
+}
+
+/// Finds the shard of which that of this process can be written as a delta: none in any process if one of them has
+/// other boxes than in the base.
+Status find_base(Exchange& exchange, const std::optional<Snapshot>& shard, const PartPlace& place,
+                 std::optional<Snapshot>& base) {
+  if (place.base == nullptr) return {};
+  if (shard) {
+    auto opened = v0::detail::guarded([&] { return place.base->open(shard_name(exchange.rank())); });
+    if (opened && same_boxes(*opened, *shard)) base = *std::move(opened);
+  }
+  STELE_TRY_ASSIGN(const std::uint64_t differs, exchange.first_of(shard && !base ? 1 : 0));
+  if (differs != 0) base.reset();
+  return {};
+}
+
+void pack(std::string& to, const WrittenFile& file) {
+  add_text(to, file.name);
+  for (const std::uint64_t n : {file.bytes, file.header, file.xxh3}) add_number(to, n);
+  add_text(to, file.version);
+}
+WrittenFile unpack_file(Unpacker& in) {
+  WrittenFile file;
+  file.name = in.text();
+  file.bytes = in.number();
+  file.header = in.number();
+  file.xxh3 = in.number();
+  file.version = in.text();
+  return file;
+}
+
+/// Writes the index, in process 0. Its files are `written`.
+Result<PartFiles> write_index(ShardIndex index, const std::vector<WrittenFile>& written, const PartPlace& place) {
+  PartFiles files;
+  for (const WrittenFile& file : written) {
+    index.files.push_back({file.name.substr(place.prefix.size()), file.bytes, file.header});
+    files.push_back({file.name, file.bytes, file.xxh3, file.version});
+  }
   const std::string text = shards::to_text(index);
-  STELE_TRY_ASSIGN(const auto sink, file_sink(folder + "/" + std::string(shards::shard_index_name), options.file));
+  const std::string name = place.prefix + std::string(shards::shard_index_name);
+  STELE_TRY_ASSIGN(const auto sink, place.share->files().create(name));
   STELE_TRY(sink->write(std::as_bytes(std::span(text))));
   STELE_TRY(sink->commit());
-  files.push_back({std::string(shards::shard_index_name), text.size(), v0::detail::hash64(text.data(), text.size())});
+  files.push_back({name, text.size(), v0::detail::hash64(text.data(), text.size())});
+  STELE_TRY(place.share->complete(files.back()));
   return files;
 }
 
 Result<PartFiles> write_shards(Exchange& exchange, const LocalPart& part, Plan& plan, const Options& options,
-                               const std::string& folder) {
-  auto written = v0::detail::guarded([&] { return write_own_shard(exchange, part, plan, options, folder); });
-  Status status;
-  if (!written) status = written.error();
-  STELE_TRY(exchange.agree(std::move(status)));
+                               const PartPlace& place) {
+  auto shard = v0::detail::guarded([&] { return own_shard(part, plan, options); });
+  STELE_TRY(exchange.agree(shard ? Status() : Status(shard.error())));
+  std::optional<Snapshot> base;
+  STELE_TRY(find_base(exchange, *shard, place, base));
+  const std::string name = place.prefix + shard_name(exchange.rank());
+  auto written = v0::detail::guarded([&] { return write_own_shard(*shard, base, name, place, options.save); });
+  STELE_TRY(exchange.agree(written ? Status() : Status(written.error())));
   std::string packed;
-  if (!written->name.empty()) {
-    add_text(packed, written->name);
-    for (const std::uint64_t n : {written->bytes, written->header, written->xxh3}) add_number(packed, n);
-  }
+  if (!written->name.empty()) pack(packed, *written);
   STELE_TRY_ASSIGN(const std::vector<std::string> all, exchange.gather(packed));
   PartFiles files;
-  status = {};
+  Status status;
   if (exchange.is_root()) {
-    auto indexed =
-        v0::detail::guarded([&] { return write_index(std::move(plan.index), all, part, folder, options.save); });
-    indexed ? static_cast<void>(files = *std::move(indexed)) : static_cast<void>(status = std::move(indexed).error());
+    status = v0::detail::guarded([&]() -> Status {
+      std::vector<std::uint32_t> numbers;
+      std::vector<WrittenFile> list;
+      for (const std::string& one : all) {
+        numbers.push_back(static_cast<std::uint32_t>(list.size()));
+        Unpacker in(one);
+        if (!one.empty()) list.push_back(unpack_file(in));
+      }
+      renumber(plan.index, numbers);
+      plan.index.metadata = part.snapshot.metadata();
+      plan.index.extras = part.extras;
+      STELE_TRY_ASSIGN(files, write_index(std::move(plan.index), list, place));
+      return {};
+    });
   }
   STELE_TRY(exchange.agree(std::move(status)));
   return files;
@@ -247,7 +293,7 @@ Result<PartFiles> write_shards(Exchange& exchange, const LocalPart& part, Plan& 
 }  // namespace
 
 Result<PartFiles> write_part(Exchange& exchange, const Result<Snapshot>& snapshot, PrecisionSpec precision,
-                             const Options& options, const std::string& folder, Report& report) {
+                             const Options& options, const PartPlace& place, Report& report) {
   Status status;
   LocalPart part;
   if (snapshot) {
@@ -261,8 +307,52 @@ Result<PartFiles> write_part(Exchange& exchange, const Result<Snapshot>& snapsho
   STELE_TRY(exchange_tables(exchange, part, options.save, plan, report));
   STELE_TRY(exchange_boxes(exchange, part, options, plan));
   if (options.save.dry_run) return PartFiles();
-  return options.files == 0 ? write_shards(exchange, part, plan, options, folder)
-                            : write_whole_files(exchange, part, plan, options, folder);
+  return options.files == 0 ? write_shards(exchange, part, plan, options, place)
+                            : write_whole_files(exchange, part, plan, options, place);
+}
+
+Result<PartFiles> write_whole_part(Exchange& exchange, const PartShards& part, const Options& options,
+                                   const PartPlace& place) {
+  ShardIndex index;
+  std::string mine;  // the number of each file, and the file
+  STELE_TRY(exchange.agree(v0::detail::guarded([&]() -> Status {
+    STELE_TRY_ASSIGN(const SourcePtr folder, part.folder());
+    STELE_TRY_ASSIGN(const SourcePtr source, folder->bundle()->open(shards::shard_index_name));
+    v0::detail::IndexBudget memory(options.load.limits, source->size());
+    STELE_TRY_ASSIGN(index, shards::read_shard_index(*source, memory));
+    for (auto i = static_cast<std::size_t>(exchange.rank()); i < index.files.size();
+         i += static_cast<std::size_t>(exchange.size())) {
+      const std::string& name = index.files[i].name;
+      STELE_TRY_ASSIGN(const Snapshot shard, part.open(name));
+      const std::string whole = place.prefix + whole_name(name);
+      STELE_TRY_ASSIGN(WrittenFile written, write_shard(shard, place.share->files(), whole, options.save));
+      v0::detail::steps::ManifestFile file{written.name, written.bytes, written.xxh3};
+      STELE_TRY(place.share->complete(file));
+      written.version = file.version;
+      add_number(mine, i);
+      pack(mine, written);
+    }
+    return {};
+  })));
+  STELE_TRY_ASSIGN(const std::vector<std::string> all, exchange.gather(mine));
+  PartFiles files;
+  Status status;
+  if (exchange.is_root()) {
+    status = v0::detail::guarded([&]() -> Status {
+      std::vector<WrittenFile> list(index.files.size());
+      for (const std::string& one : all) {
+        for (Unpacker in(one); !in.empty();) {
+          const auto number = static_cast<std::size_t>(in.number());
+          list[number] = unpack_file(in);
+        }
+      }
+      index.files.clear();
+      STELE_TRY_ASSIGN(files, write_index(std::move(index), list, place));
+      return {};
+    });
+  }
+  STELE_TRY(exchange.agree(std::move(status)));
+  return files;
 }
 
 Result<Report> save(const Result<Snapshot>& snapshot, const std::string& folder, MPI_Comm comm,
@@ -273,7 +363,11 @@ Result<Report> save(const Result<Snapshot>& snapshot, const std::string& folder,
     std::unique_ptr<Sink> sink;
     std::string temporary;
     Status status;
-    if (exchange.is_root() && !options.save.dry_run) {
+    if (v0::detail::is_url(folder)) {
+      status = Error(Errc::unsupported, "one checkpoint of several processes is saved in a folder, not at a URL")
+                   .file(folder)
+                   .hint("save steps with stele::mpi::CheckpointManager");
+    } else if (exchange.is_root() && !options.save.dry_run) {
       const auto ours = [](const Bundle& old) { return ShardedSafetensorsFormat().may_replace(old); };
       auto made = folder_sink(folder, options.save.file, ours);
       made ? static_cast<void>(sink = *std::move(made)) : static_cast<void>(status = std::move(made).error());
@@ -281,15 +375,17 @@ Result<Report> save(const Result<Snapshot>& snapshot, const std::string& folder,
     }
     STELE_TRY(exchange.agree(std::move(status)));
     STELE_TRY(exchange.broadcast(temporary));
+    const auto share = temporary.empty() ? nullptr : v0::detail::steps::folder_share(temporary, options.save.file);
     Report report;
-    STELE_TRY(write_part(exchange, snapshot, options.precision, options, temporary, report));
+    STELE_TRY(write_part(exchange, snapshot, options.precision, options, {share.get(), {}}, report));
     status = sink != nullptr ? sink->commit() : Status();
     STELE_TRY(exchange.agree(std::move(status)));
     return report;
   });
 }
 
-Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, const LoadOptions& options) {
+Result<OpenedBoxes> open_boxes(const Input& from, const Snapshot& live, const LoadOptions& options,
+                               const PartShards* deltas) {
   const Places places = places_of(live);
   Status status;
   const auto wanted = [&](std::string_view name, std::span<const Extent> shape) -> std::optional<Box> {
@@ -309,20 +405,30 @@ Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, co
     return Box{{start.begin(), start.end()}, {leaf->shape().begin(), leaf->shape().end()}};
   };
   // A folder that stele::mpi wrote has an index, from which only the files of these boxes are opened.
-  if (auto folder = open_folder(path)) {
+  LoadOptions unmapped = options;
+  unmapped.storage = Storage::owned;
+  if (auto folder = from.open({}, unmapped); folder && (*folder)->is_folder()) {
     STELE_TRY_ASSIGN(const bool ours, (*folder)->bundle()->contains(shards::shard_index_name));
     if (ours) {
       OpenedBoxes opened;
       const OpenContext context(options, {});
       const auto open = [&](const SourcePtr& shard) { return SafetensorsFormat().open(shard, context); };
-      STELE_TRY_ASSIGN(opened.snapshot, shards::open_shards(**folder, options.limits, open, wanted, &opened.check));
+      shards::OpenDelta open_delta;
+      if (deltas != nullptr) {
+        open_delta = [&](const shards::ShardFile& file) {
+          opened.deltas = true;
+          return deltas->open_delta(file);
+        };
+      }
+      STELE_TRY_ASSIGN(opened.snapshot,
+                       shards::open_shards(**folder, options.limits, open, wanted, &opened.check, open_delta));
       if (!status) return std::move(status).error();
       STELE_TRY_ASSIGN(opened.snapshot, v0::detail::properties_from_metadata(opened.snapshot, options.limits,
                                                                              v0::detail::file_bytes(**folder)));
       return opened;
     }
   }
-  STELE_TRY_ASSIGN(const Snapshot whole, v0::open(path, options));
+  STELE_TRY_ASSIGN(const Snapshot whole, v0::open(from, options));
   auto data = v0::detail::derived_data(whole);
   auto regions = std::make_shared<std::deque<v0::detail::RegionLeaf>>();
   const LeafPaths paths(*whole.data());
@@ -340,7 +446,7 @@ Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, co
   if (!status) return std::move(status).error();
   const bool cut = !regions->empty();
   data->keepers.push_back(std::move(regions));
-  return OpenedBoxes{Snapshot(std::shared_ptr<const SnapshotData>(std::move(data))), {}, whole, cut};
+  return OpenedBoxes{Snapshot(std::shared_ptr<const SnapshotData>(std::move(data))), {}, whole, false, cut};
 }
 
 Result<LoadOptions> verify_boxes(const OpenedBoxes& boxes, const Snapshot& live, const LoadOptions& options,
@@ -366,7 +472,7 @@ Result<LoadOptions> verify_boxes(const OpenedBoxes& boxes, const Snapshot& live,
   }
   // For boxes with checksums, only the values of bools remain to be checked.
   STELE_TRY(v0::detail::check_leaves(opened, options, unmetered, [&](const LeafView& leaf) {
-    return chosen[next++] && (!boxes.check || leaf.dtype() == DType::boolean);
+    return chosen[next++] && (!boxes.check || boxes.deltas || leaf.dtype() == DType::boolean);
   }));
   LoadOptions checked = options;
   // The load itself finds numbers that do not fit the module's dtype.

@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/manifest.hpp"
+#include "checkpoints/place.hpp"
+#include "deltas.hpp"
 #include "exchange.hpp"
 #include "plan.hpp"
 #include "shard_file.hpp"
@@ -12,7 +13,7 @@
 
 namespace stele::inline v0::mpi::detail {
 
-/// The files of a part, with whole-file checksums; empty except in process 0.
+/// The files of a part, with whole-file checksums and the names that they have in the step; empty except in process 0.
 using PartFiles = std::vector<v0::detail::steps::ManifestFile>;
 
 /// A snapshot that is ready to be written, with its table of tensors.
@@ -31,23 +32,39 @@ struct Plan {
   ShardIndex index;                      // empty except in process 0
 };
 
-/// Writes a part into an existing folder. Collective.
+/// The files that this process writes, and the name of the part, with which the names of its files begin:
+/// "parameters/".
+struct PartPlace {
+  v0::detail::steps::Share* share = nullptr;  // null on a dry run
+  std::string prefix;
+  const PartShards* base =
+      nullptr;  // the part in another step, for deltas of it; null in all processes if there is none
+};
+
+/// Writes a part. Collective.
 Result<PartFiles> write_part(Exchange& exchange, const Result<Snapshot>& snapshot, PrecisionSpec precision,
-                             const Options& options, const std::string& folder, Report& report);
+                             const Options& options, const PartPlace& place, Report& report);
+
+/// Writes the shards of a part as whole files with the same names and contents. Collective.
+Result<PartFiles> write_whole_part(Exchange& exchange, const PartShards& part, const Options& options,
+                                   const PartPlace& place);
 
 /// Writes the boxes into files of whole tensors. Collective. Process 0 gets the files of all processes.
 Result<PartFiles> write_whole_files(Exchange& exchange, const LocalPart& part, const Plan& plan, const Options& options,
-                                    const std::string& folder);
+                                    const PartPlace& place);
 
 /// An opened checkpoint, with boxes instead of whole tensors.
 struct OpenedBoxes {
   Snapshot snapshot;
   v0::detail::shards::CheckBoxes check;  // null unless stele::mpi wrote the folder
   Snapshot whole;                        // the opened file, if stele::mpi did not write it
+  bool deltas = false;                   // true if files are deltas, which `check` does not check
   bool cut = false;                      // true if a box is only a part of a tensor of `whole`
 };
-/// Opens a checkpoint in any format, with the boxes of `live`. Not collective.
-Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, const LoadOptions& options);
+/// Opens a checkpoint in any format, with the boxes of `live`. `deltas`: opens shards that are deltas; may be null. Not
+/// collective.
+Result<OpenedBoxes> open_boxes(const Input& from, const Snapshot& live, const LoadOptions& options,
+                               const PartShards* deltas = nullptr);
 
 /// Checks the bytes of the opened tensors, so that a damaged file changes no process's module. Set `whole_files` if the
 /// processes have already compared all files with their checksums. Returns the options for loading the tensors

@@ -9,7 +9,10 @@
 #include "base/parallel.hpp"
 #include "json/json.hpp"
 #include "json/sealed.hpp"
+#include "stele/delta.hpp"
 #include "stele/detail/little_endian.hpp"
+#include "stele/format.hpp"
+#include "stele/recorders/binary.hpp"
 #include "stele/recorders/safetensors.hpp"
 
 namespace stele::inline v0::mpi::detail {
@@ -54,14 +57,15 @@ class HashSink final : public PieceSink {
 /// Computes the checksums of the header and of all bytes while a file is written.
 class HashingSink final : public Sink {
  public:
-  explicit HashingSink(Sink& to) : Sink(to.name()), to_(to) {}
+  /// `header`: the file has one, in safetensors' format.
+  HashingSink(Sink& to, bool header) : Sink(to.name()), to_(to), header_(header) {}
   Status reserve(std::uint64_t total) override { return to_.reserve(total); }
   using Sink::write;
   Status write(std::span<const std::span<const std::byte>> pieces) override {
     for (const auto& piece : pieces) {
       all_.update(piece.data(), piece.size());
       auto rest = piece;
-      while (!rest.empty() && (head_.size() < 8 || head_.size() < head_size())) {
+      while (header_ && !rest.empty() && (head_.size() < 8 || head_.size() < head_size())) {
         const std::size_t want = head_.size() < 8 ? 8 - head_.size() : head_size() - head_.size();
         const auto part = rest.first(std::min(want, rest.size()));
         head_.append(reinterpret_cast<const char*>(part.data()), part.size());
@@ -72,7 +76,7 @@ class HashingSink final : public Sink {
     return to_.write(pieces);
   }
   WrittenFile file(const std::string& name) const {
-    return {name, bytes_, v0::detail::hash64(head_.data(), head_.size()), all_.digest()};
+    return {name, bytes_, v0::detail::hash64(head_.data(), head_.size()), all_.digest(), {}};
   }
 
  private:
@@ -81,6 +85,7 @@ class HashingSink final : public Sink {
                    v0::detail::load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(head_.data())));
   }
   Sink& to_;
+  bool header_;
   Hasher all_;
   std::string head_;
   std::uint64_t bytes_ = 0;
@@ -111,9 +116,8 @@ std::string shard_name(int process) {
   return name;
 }
 
-Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
-                                const std::vector<BoxHashes>& hashes, const std::string& folder,
-                                const std::string& name, const SaveOptions& options) {
+Result<Snapshot> shard_of(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
+                          const std::vector<BoxHashes>& hashes) {
   std::string places, sums, pieces;
   json::Writer place(places), sum(sums), piece(pieces);
   place.begin_object();
@@ -157,11 +161,42 @@ Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<cons
       {keys::sharding_key, places}, {keys::version_key, "1.0"}, {keys::hashes_key, sums}, {"format", "pt"}};
   if (!joined.empty()) metadata.emplace(keys::pieces_key, pieces);
   builder.set_metadata(std::move(metadata));
-  STELE_TRY_ASSIGN(const auto file, file_sink(folder + "/" + name, options.file));
-  HashingSink hashing(*file);
-  STELE_TRY(SafetensorsFormat().write(builder.finish(), hashing, options));
+  return builder.finish();
+}
+
+Result<WrittenFile> write_shard(const Snapshot& shard, Bundle& files, const std::string& name,
+                                const SaveOptions& options) {
+  STELE_TRY_ASSIGN(const auto file, files.create(name));
+  HashingSink hashing(*file, true);
+  STELE_TRY(SafetensorsFormat().write(shard, hashing, options));
   STELE_TRY(file->commit());
   return hashing.file(name);
+}
+
+Result<WrittenFile> write_shard_delta(const Snapshot& base, const Snapshot& shard, Bundle& files,
+                                      const std::string& name, const SaveOptions& options) {
+  LoadOptions comparing;
+  comparing.threads = options.threads;
+  comparing.executor = options.executor;
+  STELE_TRY_ASSIGN(const Snapshot delta, make_delta(base, shard, comparing));
+  const std::string full = delta_name(name);
+  STELE_TRY_ASSIGN(const auto file, files.create(full));
+  HashingSink hashing(*file, false);
+  SaveOptions plain = options;
+  plain.metadata.clear();  // the index has them
+  STELE_TRY(v0::detail::save_object(CompressedSteleFormat(), {}, {nullptr, &delta}, hashing, plain));
+  STELE_TRY(file->commit());
+  WrittenFile written = hashing.file(full);
+  const auto info = delta_info(delta);
+  written.header = (info ? json::from_hex(info->next) : std::nullopt).value_or(0);
+  return written;
+}
+
+std::string delta_name(std::string_view shard) {
+  return std::string(shard.substr(0, shard.rfind('.'))) + std::string(keys::delta_suffix);
+}
+std::string whole_name(std::string_view shard) {
+  return std::string(shard.substr(0, shard.rfind('.'))) + ".safetensors";
 }
 
 }  // namespace stele::inline v0::mpi::detail

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan.hpp"
+#include "stele/bundle.hpp"
 #include "stele/options.hpp"
 #include "stele/snapshot.hpp"
 
@@ -17,6 +19,7 @@ struct WrittenFile {
   std::uint64_t bytes = 0;
   std::uint64_t header = 0;  // XXH3-64 of the length field and the header
   std::uint64_t xxh3 = 0;    // XXH3-64 of all bytes
+  std::string version{};     // in a store
 };
 
 /// Returns the checksums of the given leaves.
@@ -26,9 +29,18 @@ Result<std::vector<BoxHashes>> hash_leaves(const Snapshot& snapshot, const std::
 /// Returns the name of a process's file.
 std::string shard_name(int process);
 
-/// Writes `tensors`, whose checksums are `hashes`, to `folder`/`name`.
-Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
-                                const std::vector<BoxHashes>& hashes, const std::string& folder,
-                                const std::string& name, const SaveOptions& options);
+/// Returns the content of a process's file: `tensors`, whose checksums are `hashes`.
+Result<Snapshot> shard_of(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
+                          const std::vector<BoxHashes>& hashes);
+
+/// Writes a shard as the file `name` of a bundle.
+Result<WrittenFile> write_shard(const Snapshot& shard, Bundle& files, const std::string& name,
+                                const SaveOptions& options);
+/// Writes a shard as a delta. `name`: that of a whole shard, which gets another suffix.
+Result<WrittenFile> write_shard_delta(const Snapshot& base, const Snapshot& shard, Bundle& files,
+                                      const std::string& name, const SaveOptions& options);
+/// Returns the name of the delta in place of a whole shard.
+std::string delta_name(std::string_view shard);
+std::string whole_name(std::string_view shard);
 
 }  // namespace stele::inline v0::mpi::detail

@@ -170,8 +170,7 @@ std::string file_of(std::size_t number, std::size_t count) {
 
 /// Writes the index file of transformers, in process 0.
 Status write_weight_map(const LocalPart& part, const Snapshot& whole,
-                        const std::vector<std::vector<std::uint32_t>>& files, const std::string& folder,
-                        const SaveOptions& options, std::string& name) {
+                        const std::vector<std::vector<std::uint32_t>>& files, Bundle& folder, const std::string& name) {
   std::map<std::string, std::string> weights;
   for (std::size_t f = 0; f < files.size(); ++f) {
     for (const std::uint32_t leaf : files[f]) weights.emplace(whole.leaf(leaf).path(), file_of(f, files.size()));
@@ -198,8 +197,7 @@ Status write_weight_map(const LocalPart& part, const Snapshot& whole,
   }
   out.end_object();
   out.end_object();
-  name = "model.safetensors.index.json";
-  STELE_TRY_ASSIGN(const auto sink, file_sink(folder + "/" + name, options.file));
+  STELE_TRY_ASSIGN(const auto sink, folder.create(name));
   STELE_TRY(sink->write(std::as_bytes(std::span(text))));
   return sink->commit();
 }
@@ -207,18 +205,23 @@ Status write_weight_map(const LocalPart& part, const Snapshot& whole,
 }  // namespace
 
 Result<PartFiles> write_whole_files(Exchange& exchange, const LocalPart& part, const Plan& plan, const Options& options,
-                                    const std::string& folder) {
+                                    const PartPlace& place) {
+  const std::string folder = place.share->folder();
+  if (folder.empty()) {
+    return Error(Errc::unsupported, "files of whole tensors are written by MPI-IO, which needs a folder")
+        .hint("set Options::files to 0");
+  }
   const Snapshot whole = whole_tensors(plan.table);
   const auto files = split(whole, options.files);
   for (std::size_t i = 0; i < files.size(); ++i) {
-    STELE_TRY(write_file(exchange, part, plan, whole, files[i], folder + "/" + file_of(i, files.size())));
+    const std::string path = folder + "/" + place.prefix + file_of(i, files.size());
+    STELE_TRY(write_file(exchange, part, plan, whole, files[i], path));
   }
   // Each process reads its share of the files again to compute their checksums.
-  const auto bundle = folder_bundle(folder);
   std::string mine;
   Status status;
   const auto add = [&](const std::string& name) {
-    auto file = v0::detail::steps::hash_file(*bundle, name);
+    auto file = v0::detail::steps::hash_file(place.share->files(), name);
     if (!file) {
       status = std::move(file).error();
       return;
@@ -229,11 +232,11 @@ Result<PartFiles> write_whole_files(Exchange& exchange, const LocalPart& part, c
   };
   for (std::size_t i = static_cast<std::size_t>(exchange.rank()); i < files.size() && status;
        i += static_cast<std::size_t>(exchange.size())) {
-    add(file_of(i, files.size()));
+    add(place.prefix + file_of(i, files.size()));
   }
   if (exchange.is_root() && status) {
-    std::string name;
-    status = write_weight_map(part, whole, files, folder, options.save, name);
+    const std::string name = place.prefix + "model.safetensors.index.json";
+    status = write_weight_map(part, whole, files, place.share->files(), name);
     if (status) add(name);
   }
   STELE_TRY(exchange.agree(std::move(status)));

@@ -110,12 +110,13 @@ Status load_into(M& module, const std::string& path, MPI_Comm comm, const Option
   return detail::load(detail::target_of("", module), path, comm, options);
 }
 
-/// The steps of a distributed run, in a folder that all processes can access. Similar to stele::CheckpointManager,
-/// which can also open such steps (with a ShardedSafetensorsRecorder). All members are collective: all processes call
-/// them with the same step and kinds of state, and get the same result and error.
+/// The steps of a distributed run, in a folder that all processes can access, or in a store of objects (s3://). Similar
+/// to stele::CheckpointManager, which can also open such steps (with a ShardedSafetensorsRecorder). All members are
+/// collective: all processes call them with the same step and kinds of state, and get the same result and error.
 class STELE_EXPORT CheckpointManager {
  public:
-  /// Opens the folder. Policies and budgets are those of process 0. Each process catches the signals of its policy.
+  /// Opens the folder or URL of process 0, with its policies and budgets. Each process catches the signals of its
+  /// policy.
   static Result<CheckpointManager> open(const std::string& folder, MPI_Comm comm, ManagerOptions manager = {},
                                         Options options = {});
   CheckpointManager(CheckpointManager&&) noexcept;

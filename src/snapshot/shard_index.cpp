@@ -244,8 +244,22 @@ class ChecksumReader {
   std::string scratch_;
 };
 
+/// Checks that a file has the header that the index names. The file must have been opened.
+Status check_header(const Source& source, const ShardFile& file) {
+  std::byte length[8];
+  STELE_TRY(source.read_at(0, length));
+  Bytes header(static_cast<std::size_t>(8 + load_le<std::uint64_t>(length)));
+  STELE_TRY(source.read_at(0, header.span()));
+  const std::uint64_t found = hash64(header.data(), header.size());
+  if (found == file.header) return {};
+  return Error(Errc::checksum, "the shard's header is not that of the index: the file may belong to another set")
+      .file(source.name())
+      .expected(json::hex(file.header))
+      .found(json::hex(found));
+}
+
 Result<Shard> open_shard(const std::shared_ptr<const Bundle>& bundle, const ShardFile& file, std::size_t number,
-                         const OpenShard& open) {
+                         const OpenShard& open, const OpenDelta& open_delta) {
   Shard shard;
   STELE_TRY_ASSIGN(shard.source, open_of_set(bundle, file.name, number));
   const Source& source = *shard.source;
@@ -255,16 +269,15 @@ Result<Shard> open_shard(const std::shared_ptr<const Bundle>& bundle, const Shar
         .expected(std::to_string(file.bytes))
         .found(std::to_string(source.size()));
   }
-  STELE_TRY_ASSIGN(shard.snapshot, in_file(open(shard.source), source.name()));
-  std::byte length[8];
-  STELE_TRY(source.read_at(0, length));
-  Bytes header(static_cast<std::size_t>(8 + load_le<std::uint64_t>(length)));  // exists: the file has been opened
-  STELE_TRY(source.read_at(0, header.span()));
-  if (hash64(header.data(), header.size()) != file.header) {
-    return Error(Errc::checksum, "the shard's header is not that of the index: the file may belong to another set")
+  if (!file.name.ends_with(delta_suffix)) {
+    STELE_TRY_ASSIGN(shard.snapshot, in_file(open(shard.source), source.name()));
+    STELE_TRY(check_header(source, file));
+  } else if (open_delta) {
+    STELE_TRY_ASSIGN(shard.snapshot, in_file(open_delta(file), source.name()));
+  } else {
+    return Error(Errc::unsupported, "the shard is a delta of one of another step")
         .file(source.name())
-        .expected(json::hex(file.header))
-        .found(json::hex(hash64(header.data(), header.size())));
+        .hint("resume with stele::mpi::CheckpointManager, which may run as one process");
   }
   shard.used.resize(shard.snapshot.leaf_count());
   for (std::uint32_t i = 0; i < shard.snapshot.leaf_count(); ++i) {
@@ -350,13 +363,14 @@ class Opener {
  public:
   /// `checked`: the caller will call check().
   Opener(const Source& folder, ShardIndex index, const OpenShard& open, IndexBudget& memory, const WantedBox& wanted,
-         bool checked)
+         bool checked, const OpenDelta& open_delta)
       : bundle_(folder.bundle()),
         index_(std::move(index)),
         open_(open),
         memory_(memory),
         wanted_(wanted),
-        checked_(checked) {
+        checked_(checked),
+        open_delta_(open_delta) {
     opened_->shards.resize(index_.files.size());
   }
 
@@ -447,7 +461,7 @@ class Opener {
     const std::uint32_t file = layout.file(number);
     auto& shard = opened_->shards[file];
     if (!shard) {
-      STELE_TRY_ASSIGN(shard, open_shard(bundle_, index_.files[file], file, open_));
+      STELE_TRY_ASSIGN(shard, open_shard(bundle_, index_.files[file], file, open_, open_delta_));
       memory_.admit(index_.files[file].bytes, index_rate::file);
     }
     const auto found = shard->leaves.find(tensor.name);
@@ -499,6 +513,7 @@ class Opener {
   IndexBudget& memory_;
   const WantedBox& wanted_;
   bool checked_;
+  const OpenDelta& open_delta_;
   SnapshotBuilder builder_;
   std::shared_ptr<Opened> opened_ = std::make_shared<Opened>();
 };
@@ -579,11 +594,11 @@ Result<ShardIndex> read_shard_index(const Source& source, IndexBudget& memory) {
 }
 
 Result<Snapshot> open_shards(const Source& folder, const Limits& limits, const OpenShard& open, const WantedBox& wanted,
-                             CheckBoxes* check) {
+                             CheckBoxes* check, const OpenDelta& open_delta) {
   STELE_TRY_ASSIGN(const SourcePtr source, folder.bundle()->open(shard_index_name));
   IndexBudget memory(limits, source->size());
   STELE_TRY_ASSIGN(ShardIndex index, read_shard_index(*source, memory));
-  Opener opener(folder, std::move(index), open, memory, wanted, check != nullptr);
+  Opener opener(folder, std::move(index), open, memory, wanted, check != nullptr, open_delta);
   if (check != nullptr) *check = opener.check();
   return opener.run();
 }

@@ -34,6 +34,11 @@ struct ShardFile {
   std::uint64_t header = 0;  // XXH3-64 of the length and the header, which contains the checksums of the boxes
 };
 
+/// The file is a delta of the file of the same process in another step. Its `header` is the digest of the result.
+inline constexpr std::string_view delta_suffix = ".stele";
+/// Opens a file that is a delta, and what it is a delta of, as the safetensors file that it stands for.
+using OpenDelta = std::function<Result<Snapshot>(const ShardFile& file)>;
+
 /// The boxes of a tensor of this shape. Many tensors share a layout.
 struct ShardLayout {
   std::vector<Extent> shape;
@@ -78,8 +83,11 @@ using CheckBoxes = std::function<Status(const WhichTensors& which, Meter& meter,
 
 /// Opens a folder with an index. Reads, with `open`, the headers of only those files that overlap the wanted boxes.
 /// `check` receives a function that verifies the files' bytes, because streams of the leaves verify only boxes that are
-/// read as a whole. Errors: those of the index and of its files; checksum (a file of another set).
+/// read as a whole; it does not verify deltas, whose boxes are compared with their checksums when they are read.
+/// Errors: those of the index and of its files; checksum (a file of another set); unsupported (deltas, without
+/// `open_delta`).
 STELE_EXPORT Result<Snapshot> open_shards(const Source& folder, const Limits& limits, const OpenShard& open,
-                                          const WantedBox& wanted = {}, CheckBoxes* check = nullptr);
+                                          const WantedBox& wanted = {}, CheckBoxes* check = nullptr,
+                                          const OpenDelta& open_delta = {});
 
 }  // namespace stele::inline v0::detail::shards

@@ -1,6 +1,8 @@
-// A distributed training run that may lose a process at a random moment: `run FOLDER LAST_STEP KILL_RANK KILL_US`.
+// A distributed training run that may lose a process at a random moment: `run PLACE LAST_STEP KILL_RANK KILL_US`.
+// PLACE: a folder or a URL. The variable DELTAS has ManagerOptions::deltas.
 // Exit status: 0 at the end of the run, 3 after an error of a save or load.
 #include <signal.h>
+#include <stele/remote.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -28,7 +30,10 @@ int run(const std::string& folder, std::int64_t last) {
   const int rank = rank_of(MPI_COMM_WORLD), size = size_of(MPI_COMM_WORLD);
   mpi::Options options = quick();
   options.timeout_seconds = 2;
-  auto opened = mpi::CheckpointManager::open(folder, MPI_COMM_WORLD, {.keep = keep::latest(2)}, options);
+  const char* const deltas = std::getenv("DELTAS");
+  ManagerOptions manager{.keep = keep::latest(2)};
+  if (deltas != nullptr) manager.deltas = static_cast<std::size_t>(std::atoi(deltas));
+  auto opened = mpi::CheckpointManager::open(folder, MPI_COMM_WORLD, manager, options);
   const auto fail = [&](const Error& error) {
     std::printf("rank %d: %s\n", rank, error.to_string().c_str());
     std::fflush(stdout);

@@ -15,4 +15,4 @@ echo "== the program of docs/distributed.md"
 folder=$(mktemp -d)
 (cd "$folder" && timeout 100 mpirun -n 4 --oversubscribe "$OLDPWD/$build/tests/mpi/mpi_page")
 rm -rf "$folder"
-python3 tests/mpi/kill_test.py "$build/tests/mpi/mpi_run"
+python3 tests/mpi/kill_test.py "$build/tests/mpi/mpi_run" "$build/tests/mpi/mpi_store"

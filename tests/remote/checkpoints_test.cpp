@@ -5,8 +5,11 @@
 #include <stele/remote.hpp>
 #include <stele/stele.hpp>
 
+#include <filesystem>
 #include <map>
 
+#include "base/hash.hpp"
+#include "checkpoints/place.hpp"
 #include "support/http_store.hpp"
 #include "support/temp_dir.hpp"
 
@@ -207,6 +210,60 @@ TEST_CASE("checkpoints on a store: a step whose objects were changed is not resu
   REQUIRE(manager->save(2, checkpoint_of(model_of(3)).value()));
   REQUIRE(manager->resume(loaded));
   CHECK(loaded.bias[0] == 3);
+}
+
+TEST_CASE("checkpoints: several processes write the files of a step, in a folder and on a store") {
+  namespace steps = stele::detail::steps;
+  Bucket bucket;
+  const stele_test::TempDir dir;
+  bool in_store = false;
+  SUBCASE("in a folder") { in_store = false; }
+  SUBCASE("on a store") { in_store = true; }
+  const std::string where = in_store ? "s3://bucket/run" : dir / "run";
+  const auto place = steps::place_at(where).value(), other = steps::place_at(where).value();
+  REQUIRE(place->start(false));
+  const auto put = [](steps::Share& share, const std::string& name, const std::string& text) {
+    const auto sink = share.files().create(name).value();
+    REQUIRE(sink->write(std::as_bytes(std::span(text))));
+    REQUIRE(sink->commit());
+    steps::ManifestFile file{name, text.size(), stele::detail::hash64(text.data(), text.size())};
+    const auto done = share.complete(file);
+    REQUIRE_MESSAGE(done, done.error().to_string());
+    CHECK(file.version.empty() == (share.folder() != ""));
+    return file;
+  };
+  // They are removed if the step does not become visible: also those of a process that says nothing.
+  for (const bool commit : {false, true}) {
+    CAPTURE(commit);
+    steps::Manifest manifest;
+    manifest.info.step = 3;
+    manifest.parameters = "parameters";
+    {
+      auto sink = place->create(3, Durability::process).value();
+      const std::string shared = place->share(*sink, manifest);
+      auto first = place->join(3, shared, Durability::process), second = other->join(3, shared, Durability::process);
+      manifest.files = {put(*first, "parameters/a", "one"), put(*second, "parameters/b", "two")};
+      CHECK(place->numbers().value().empty());
+      first->keep(commit);
+      second->keep(true);
+      if (commit) REQUIRE(place->commit(*sink, manifest));
+    }
+    CHECK(place->numbers().value().size() == (commit ? 1 : 0));
+    if (in_store) CHECK(bucket.store.objects.size() == (commit ? 3 : 0));
+    if (!in_store) CHECK(std::filesystem::is_empty(dir / "run") == !commit);
+  }
+  // Another process gets the manifest as text, and checks and reads a share of the files.
+  const auto read = place->manifest(3, steps::Check::contents).value();
+  auto manifest = steps::parse_manifest(steps::to_text(read).value()).value();
+  REQUIRE(other->adopt(manifest));
+  CHECK(manifest.info.folder == place->path(3));
+  REQUIRE(other->part(manifest, "parameters", false).value()->bundle()->contains("b").value());
+  std::swap(manifest.files[1].xxh3, manifest.files[0].xxh3);
+  manifest.files[0].version.clear();
+  CHECK(other->check(manifest, steps::Check::unchanged).error().code() == Errc::checksum);
+  manifest.files.erase(manifest.files.begin());
+  CHECK(other->check(manifest, steps::Check::unchanged).has_value() == in_store);  // it has the version that was saved
+  CHECK(other->check(manifest, steps::Check::contents).error().code() == Errc::checksum);
 }
 
 TEST_SUITE_END();
