@@ -81,18 +81,15 @@ bool is_error_body(std::string_view head) {
 
 constexpr std::string_view hdf5_extensions[] = {".h5", ".hdf5", ".keras"};
 constexpr std::string_view tensorflow_extensions[] = {".pb"};
-constexpr std::string_view tflite_extensions[] = {".tflite"};
 constexpr std::string_view pickle_extensions[] = {".pkl", ".pickle", ".pdparams", ".pdopt"};
 
-constexpr std::array<Foreign, 7> foreign = {{
+constexpr std::array<Foreign, 6> foreign = {{
     {"a git-lfs pointer: run git lfs pull", {}, is_lfs_pointer, never, Errc::unsupported},
     {"an HTML or XML page: the download has failed", {}, is_web_page, never, Errc::unsupported},
     {"a JSON error message: the download has failed", {}, never, is_error_body, Errc::unsupported},
     {"an HDF5 or Keras file; safetensors.numpy.save_file writes its arrays", hdf5_extensions, is_hdf5, never},
     {"a TensorFlow file; import_tensorflow() of stele/import.hpp reads its graph with the weights",
      tensorflow_extensions, never, is_tensorflow},
-    {"a TensorFlow Lite file; safetensors.tensorflow.save_file writes the variables of its model", tflite_extensions,
-     never, never},
     {"a Python pickle, which is a program; safetensors.numpy.save_file writes its arrays", pickle_extensions, never,
      is_pickle},
 }};

@@ -84,6 +84,8 @@ TEST_CASE("front door: files of others, by content") {
       {"/paddle/data/lenet.pdiparams", "paddle"},
       {"/paddle/data/lenet_params/__params__", "paddle"},
       {"/paddle/data/single_f32.pdtensor", "paddle"},
+      {"/tflite/data/float.tflite", "tflite"},
+      {"/tflite/data/types.tflite", "tflite"},
       {"/paddle/data/lenet_folder", "paddle-folder"},
       {"/paddle/data/lenet_separate", "paddle-folder"},
       {"/paddle/data/nested_folder", "paddle-folder"},
