@@ -45,6 +45,7 @@
 #   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/generated/onnx-operators.md (TORCH=1: PyTorch's, too;
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
+#   make interop-tflite       models that TensorFlow Lite writes (Python, in build/interop-tflite, 2 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
@@ -331,6 +332,9 @@ run_burn = BURN_PROGRAM=$(CURDIR)/build/dev/tests/interop_burn tests/formats/bur
 prepare_dl4j = tools/deps.sh dl4j
 build_dl4j = interop_samediff interop_operators
 run_dl4j = tests/formats/samediff/interop/dl4j.sh build/dev
+
+build_tflite = stele_command
+run_tflite = $(python) tests/formats/tflite/interop/tflite_files.py check build/dev/tools/stele/stele
 
 build_flax = stele_command
 run_flax = $(python) tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele

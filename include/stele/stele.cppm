@@ -36,6 +36,7 @@ module;
 #include "stele/recorders/samediff.hpp"
 #include "stele/recorders/stele_writer.hpp"
 #include "stele/recorders/tensorflow.hpp"
+#include "stele/recorders/tflite.hpp"
 #include "stele/recover.hpp"
 #include "stele/stele.hpp"
 #include "stele/transform.hpp"
@@ -111,7 +112,8 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::PaddleOptions, v0::PaddleOrder, v0::PaddleRecorder, v0::PaddleVariable, v0::PytorchFormat, v0::PytorchOptions,
     v0::PytorchRecorder, v0::SafetensorsFormat, v0::SafetensorsRecorder, v0::SameDiffContainer, v0::SameDiffFormat,
     v0::SameDiffOptions, v0::SameDiffRecorder, v0::ShardedSafetensorsFormat, v0::ShardedSafetensorsRecorder,
-    v0::SteleFormat, v0::TensorBundleFormat, v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder;
+    v0::SteleFormat, v0::TensorBundleFormat, v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder,
+    v0::TfliteFormat, v0::TfliteRecorder;
 
 namespace parts {
 using parts::Awq, parts::Fp8Blocks, parts::Gptq, parts::Mxfp4, parts::Nvfp4, parts::PackedIntegers;
