@@ -68,6 +68,8 @@ TEST_CASE("front door: a file of one tensor") {
 TEST_CASE("front door: files of others, by content") {
   const std::string data = tests_folder() + "/formats";
   const std::pair<const char*, const char*> files[] = {
+      {"/executorch/data/net.ptd", "ptd"},
+      {"/executorch/data/net.pte", "pte"},
       {"/flax/data/net.msgpack", "flax"},
       {"/flax/data/unknown.msgpack", "flax"},
       {"/nnef/data/model.nnef", "nnef"},
