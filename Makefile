@@ -46,6 +46,7 @@
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-tflite       models that TensorFlow Lite writes (Python, in build/interop-tflite, 2 GB)
+#   make interop-executorch   files both ways against ExecuTorch (Python, in build/interop-executorch, 6 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
@@ -335,6 +336,9 @@ run_dl4j = tests/formats/samediff/interop/dl4j.sh build/dev
 
 build_tflite = stele_command
 run_tflite = $(python) tests/formats/tflite/interop/tflite_files.py check build/dev/tools/stele/stele
+
+build_executorch = stele_command
+run_executorch = $(python) tests/formats/executorch/interop/executorch_files.py check build/dev/tools/stele/stele
 
 build_flax = stele_command
 run_flax = $(python) tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele

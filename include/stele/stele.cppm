@@ -26,6 +26,7 @@ module;
 #include "stele/quantized.hpp"
 #include "stele/recorders/archive.hpp"
 #include "stele/recorders/burn.hpp"
+#include "stele/recorders/executorch.hpp"
 #include "stele/recorders/flax.hpp"
 #include "stele/recorders/gguf.hpp"
 #include "stele/recorders/nnef.hpp"
@@ -113,7 +114,7 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::PytorchRecorder, v0::SafetensorsFormat, v0::SafetensorsRecorder, v0::SameDiffContainer, v0::SameDiffFormat,
     v0::SameDiffOptions, v0::SameDiffRecorder, v0::ShardedSafetensorsFormat, v0::ShardedSafetensorsRecorder,
     v0::SteleFormat, v0::TensorBundleFormat, v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder,
-    v0::TfliteFormat, v0::TfliteRecorder;
+    v0::PtdFormat, v0::PtdRecorder, v0::PteFormat, v0::PteRecorder, v0::TfliteFormat, v0::TfliteRecorder;
 
 namespace parts {
 using parts::Awq, parts::Fp8Blocks, parts::Gptq, parts::Mxfp4, parts::Nvfp4, parts::PackedIntegers;
