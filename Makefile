@@ -45,6 +45,8 @@
 #   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/generated/onnx-operators.md (TORCH=1: PyTorch's, too;
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
+#   make interop-tflite       models that TensorFlow Lite writes (Python, in build/interop-tflite, 2 GB)
+#   make interop-executorch   files both ways against ExecuTorch (Python, in build/interop-executorch, 6 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
 #   make interop-orbax        checkpoints that Orbax writes (Python, in build/interop-orbax, 900 MB)
 #   make interop-zarr         folders both ways against zarr-python and TensorStore (Python, in build/interop-zarr, 150 MB)
@@ -339,11 +341,15 @@ prepare_dl4j = tools/deps.sh dl4j
 build_dl4j = interop_samediff interop_operators
 run_dl4j = tests/formats/samediff/interop/dl4j.sh build/dev
 
+build_tflite = stele_command
+run_tflite = $(python) tests/formats/tflite/interop/tflite_files.py check build/dev/tools/stele/stele
 build_pickle = stele_command
 run_pickle = $(python) tests/formats/pickle/interop/pickle_files.py check build/dev/tools/stele/stele
 build_caffe = stele_command
 run_caffe = $(python) tests/formats/caffe/interop/caffe_files.py check build/dev/tools/stele/stele
 
+build_executorch = stele_command
+run_executorch = $(python) tests/formats/executorch/interop/executorch_files.py check build/dev/tools/stele/stele
 build_darknet = stele_command
 run_darknet = $(python) tests/formats/darknet/interop/darknet_files.py check build/dev/tools/stele/stele
 

@@ -29,6 +29,7 @@ module;
 #include "stele/recorders/caffe.hpp"
 #include "stele/recorders/coreml.hpp"
 #include "stele/recorders/darknet.hpp"
+#include "stele/recorders/executorch.hpp"
 #include "stele/recorders/flax.hpp"
 #include "stele/recorders/gguf.hpp"
 #include "stele/recorders/keras.hpp"
@@ -44,6 +45,7 @@ module;
 #include "stele/recorders/samediff.hpp"
 #include "stele/recorders/stele_writer.hpp"
 #include "stele/recorders/tensorflow.hpp"
+#include "stele/recorders/tflite.hpp"
 #include "stele/recorders/zarr.hpp"
 #include "stele/recover.hpp"
 #include "stele/stele.hpp"
@@ -122,10 +124,11 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::NpyRecorder, v0::NpzFormat, v0::NpzRecorder, v0::OnnxFormat, v0::OnnxOptions, v0::OnnxRecorder,
     v0::OpenvinoFormat, v0::OpenvinoOptions, v0::OpenvinoRecorder, v0::OrbaxFormat, v0::OrbaxRecorder, v0::PaddleFormat,
     v0::PaddleFraming, v0::PaddleNames, v0::PaddleOptions, v0::PaddleOrder, v0::PaddleRecorder, v0::PaddleVariable,
-    v0::PickleFormat, v0::PickleRecorder, v0::PytorchFormat, v0::PytorchOptions, v0::PytorchRecorder,
-    v0::SafetensorsFormat, v0::SafetensorsRecorder, v0::SameDiffContainer, v0::SameDiffFormat, v0::SameDiffOptions,
-    v0::SameDiffRecorder, v0::ShardedSafetensorsFormat, v0::ShardedSafetensorsRecorder, v0::SteleFormat,
-    v0::TensorBundleFormat, v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder, v0::ZarrFormat,
+    v0::PickleFormat, v0::PickleRecorder, v0::PtdFormat, v0::PtdRecorder, v0::PteFormat, v0::PteRecorder,
+    v0::PytorchFormat, v0::PytorchOptions, v0::PytorchRecorder, v0::SafetensorsFormat, v0::SafetensorsRecorder,
+    v0::SameDiffContainer, v0::SameDiffFormat, v0::SameDiffOptions, v0::SameDiffRecorder, v0::ShardedSafetensorsFormat,
+    v0::ShardedSafetensorsRecorder, v0::SteleFormat, v0::TensorBundleFormat, v0::TensorBundleNames,
+    v0::TensorBundleOptions, v0::TensorBundleRecorder, v0::TfliteFormat, v0::TfliteRecorder, v0::ZarrFormat,
     v0::ZarrOptions, v0::ZarrRecorder;
 
 namespace parts {

@@ -154,7 +154,6 @@ bool is_error_body(std::string_view head) {
 }
 
 constexpr std::string_view tensorflow_extensions[] = {".pb"};
-constexpr std::string_view tflite_extensions[] = {".tflite"};
 constexpr std::string_view pickle_extensions[] = {".pickle"};
 constexpr std::string_view joblib_extensions[] = {".joblib"};
 constexpr std::string_view skops_extensions[] = {".skops"};
@@ -181,8 +180,6 @@ constexpr Foreign foreign[] = {
     {"a CNTK model: CNTK's format is out of scope; CNTK itself exports ONNX files", cntk_extensions, is_cntk, never},
     {"a TensorFlow file; import_tensorflow() of stele/import.hpp reads its graph with the weights",
      tensorflow_extensions, never, is_tensorflow},
-    {"a TensorFlow Lite file; safetensors.tensorflow.save_file writes the variables of its model", tflite_extensions,
-     never, never},
     {"a Python pickle of other objects than arrays; safetensors.numpy.save_file writes its arrays", pickle_extensions,
      never, is_pickle},
 };

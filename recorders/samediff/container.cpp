@@ -1,5 +1,6 @@
 #include "container.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/entry_names.hpp"
@@ -69,6 +70,11 @@ bool SameDiffFormat::recognises(std::span<const std::byte> head, std::uint64_t s
   // The format has no magic number. Requires a root table near the beginning, after a vtable with a plausible size for
   // a graph of 9 to 12 fields.
   if (head.size() < 24 || size > detail::samediff::max_buffer || size % 4 != 0) return false;
+  // A FlatBuffer with a file identifier belongs to another program.
+  const auto is_identifier = [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+  };
+  if (std::all_of(text.begin() + 4, text.begin() + 8, is_identifier)) return false;
   const auto root = detail::load_le<std::uint32_t>(head.data());
   if (root < 8 || root % 4 != 0 || root > head.size() - 4) return false;
   const auto back = static_cast<std::int32_t>(detail::load_le<std::uint32_t>(head.data() + root));

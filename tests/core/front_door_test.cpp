@@ -68,6 +68,8 @@ TEST_CASE("front door: a file of one tensor") {
 TEST_CASE("front door: files of others, by content") {
   const std::string data = tests_folder() + "/formats";
   const std::pair<const char*, const char*> files[] = {
+      {"/executorch/data/net.ptd", "ptd"},
+      {"/executorch/data/net.pte", "pte"},
       {"/coreml/data/int4.mlpackage", "coreml"},
       {"/coreml/data/int4.mlpackage/Data/com.apple.CoreML/model.mlmodel", "coreml"},
       {"/coreml/data/int4.mlpackage/Data/com.apple.CoreML/weights/weight.bin", "coreml"},
@@ -93,6 +95,8 @@ TEST_CASE("front door: files of others, by content") {
       {"/paddle/data/lenet.pdiparams", "paddle"},
       {"/paddle/data/lenet_params/__params__", "paddle"},
       {"/paddle/data/single_f32.pdtensor", "paddle"},
+      {"/tflite/data/float.tflite", "tflite"},
+      {"/tflite/data/types.tflite", "tflite"},
       {"/paddle/data/lenet_folder", "paddle-folder"},
       {"/paddle/data/lenet_separate", "paddle-folder"},
       {"/paddle/data/nested_folder", "paddle-folder"},

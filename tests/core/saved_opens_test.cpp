@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <stele/bundle.hpp>
+#include <stele/recorders/executorch.hpp>
 #include <stele/recorders/flax.hpp>
 #include <stele/recorders/keras.hpp>
 #include <stele/recorders/mxnet.hpp>
@@ -56,13 +57,13 @@ struct Plain {
 #define EVERY_FORMAT                                                                                                   \
   Plain<SteleFormat>, Plain<CompressedSteleFormat>, Plain<SafetensorsFormat>, Shards, Plain<PlainJsonFormat>,          \
       Plain<ReadableJsonFormat>, Plain<ZstdJsonFormat>, Plain<GzipJsonFormat>, Plain<ArchiveFormat>, DeflatedArchive,  \
-      Plain<BurnpackFormat>, Plain<OnnxFormat>, Plain<GgufFormat>, Plain<FlaxFormat>, Burn<BurnEncoding::mpk>,         \
-      Burn<BurnEncoding::mpk, true>, Burn<BurnEncoding::bin>, Burn<BurnEncoding::bin, true>, Burn<BurnEncoding::json>, \
-      Burn<BurnEncoding::json, true>, SameDiff<SameDiffContainer::fb>, SameDiff<SameDiffContainer::sdnb>,              \
-      SameDiff<SameDiffContainer::sdz>, SameDiff<SameDiffContainer::sdnb, 100'000>, Nnef<NnefContainer::folder>,       \
-      Nnef<NnefContainer::tgz>, Paddle<PaddleFraming::none>, Paddle<PaddleFraming::sized>,                             \
-      Paddle<PaddleFraming::named>, Paddle<PaddleFraming::none, true>, Plain<NpzFormat>, Plain<Hdf5Format>,            \
-      Plain<KerasFormat>, Plain<MxnetFormat>, Plain<ZarrFormat>
+      Plain<BurnpackFormat>, Plain<OnnxFormat>, Plain<GgufFormat>, Plain<PtdFormat>, Plain<FlaxFormat>,                \
+      Burn<BurnEncoding::mpk>, Burn<BurnEncoding::mpk, true>, Burn<BurnEncoding::bin>, Burn<BurnEncoding::bin, true>,  \
+      Burn<BurnEncoding::json>, Burn<BurnEncoding::json, true>, SameDiff<SameDiffContainer::fb>,                       \
+      SameDiff<SameDiffContainer::sdnb>, SameDiff<SameDiffContainer::sdz>, SameDiff<SameDiffContainer::sdnb, 100'000>, \
+      Nnef<NnefContainer::folder>, Nnef<NnefContainer::tgz>, Paddle<PaddleFraming::none>,                              \
+      Paddle<PaddleFraming::sized>, Paddle<PaddleFraming::named>, Paddle<PaddleFraming::none, true>, Plain<NpzFormat>, \
+      Plain<Hdf5Format>, Plain<KerasFormat>, Plain<MxnetFormat>, Plain<ZarrFormat>
 
 /// Files in memory, saved by one format. Each can open the others, as in a folder.
 template <class Case>
@@ -256,7 +257,7 @@ std::uint64_t bound_of(std::string_view format, std::uint64_t size) {
     if (format.starts_with("burn-") || format == "flax") return detail::index_rate::token;
     if (format.starts_with("paddle") || format == "onnx") return detail::index_rate::record;
     if (format == "archive" || format == "samediff" || format == "sdnb" || format == "nnef" || format == "npz" ||
-        format == "hdf5" || format == "keras")
+        format == "ptd" || format == "hdf5" || format == "keras")
       return detail::index_rate::entry;
     if (format.starts_with("safetensors") || format == "burnpack" || format == "zarr") return detail::index_rate::index;
     return detail::index_rate::file;

@@ -32,6 +32,7 @@ HOLDS = {
     **dict.fromkeys(["burn-mpk", "burn-mpk.gz", "burn-json", "burn-json.gz"], [*COMMON, "bf16"]),
     **dict.fromkeys(["burn-bin", "burn-bin.gz"], []),  # stores modules alone
     **dict.fromkeys(["flax", "hdf5", "keras", "npz", "zarr"], WHOLE),
+    "ptd": sorted({*WHOLE} - {"f8_e8m0", "c64", "c128"}),
     "gguf": [*FLOATS, "i64", "i32", "i16", "i8", "bf16"],
     "mxnet": [*COMMON, "bf16"],
     **dict.fromkeys(["json", "json.zst", "json.gz", "stele"], DTYPES),

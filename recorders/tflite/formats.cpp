@@ -1,0 +1,17 @@
+#include "stele/recorders/tflite.hpp"
+
+namespace stele::inline v0::detail {
+
+FormatFamily tflite_formats() {
+  static const TfliteFormat format;
+  static const FormatFamily::Member members[] = {{&format, {".tflite"}}};
+  return {.title = "TensorFlow Lite",
+          .folder = "tflite",
+          .recorders = "TfliteRecorder",
+          .header = "recorders/tflite.hpp",
+          .files = "`.tflite`",
+          .holds = "a model's constants, with their quantization: only read",
+          .members = members};
+}
+
+}  // namespace stele::inline v0::detail
