@@ -47,6 +47,7 @@
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-tflite       models that TensorFlow Lite writes (Python, in build/interop-tflite, 2 GB)
 #   make interop-executorch   files both ways against ExecuTorch (Python, in build/interop-executorch, 6 GB)
+#   make interop-breadth      the formats of further programs, one after the other (12 GB): the targets from interop-tflite to interop-caffe
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
 #   make interop-orbax        checkpoints that Orbax writes (Python, in build/interop-orbax, 900 MB)
 #   make interop-zarr         folders both ways against zarr-python and TensorStore (Python, in build/interop-zarr, 150 MB)
@@ -332,6 +333,8 @@ interop-%: deps
 python = build/interop-$*/bin/python
 own = tests/formats/%/interop/requirements.txt
 $(patsubst $(own),interop-%,$(wildcard $(subst %,*,$(own)))): interop-%: deps build/interop-%/installed
+breadth = caffe coreml darknet executorch flax keras mxnet ncnn openvino orbax pickle tflite whisper zarr
+interop-breadth: $(addprefix interop-,$(breadth)) ;
 
 # The Rust compiler is not a package of the system: https://rustup.rs.
 prepare_burn = @cargo --version || { echo "make interop-burn: wants cargo 1.92 or later: https://rustup.rs" >&2; exit 1; }

@@ -70,14 +70,15 @@ Result<TensorLayout> Tensors::layout(fb::Reader& in, const fb::Table& table, uns
 Result<std::uint32_t> Tensors::add(std::string_view name, const TensorLayout& layout, const Data& data, bool exact) {
   const ScalarType* const type = type_of(layout.type);
   const auto elements = element_count(layout.sizes);
-  const auto bytes = type != nullptr && elements ? byte_length(type->dtype, *elements) : std::nullopt;
+  const auto length = type != nullptr && elements ? byte_length(type->dtype, *elements) : std::nullopt;
+  const std::uint64_t bytes = length.value_or(0);
   std::string reason;
   if (type == nullptr) {
     reason = "a tensor of the scalar type " + std::to_string(layout.type);
-  } else if (!layout.valid || !bytes) {
+  } else if (!layout.valid || !length) {
     reason = "a tensor with an invalid shape";
-  } else if (exact ? *bytes != data.size : *bytes > data.size) {
-    reason = "a tensor of " + std::to_string(*bytes) + " bytes with data of " + std::to_string(data.size);
+  } else if (exact ? bytes != data.size : bytes > data.size) {
+    reason = "a tensor of " + std::to_string(bytes) + " bytes with data of " + std::to_string(data.size);
   }
   if (!reason.empty()) {
     STELE_TRY(add_unreadable(name, reason, data));
@@ -85,7 +86,7 @@ Result<std::uint32_t> Tensors::add(std::string_view name, const TensorLayout& la
   }
   std::vector<Extent> stored;
   for (const std::size_t axis : layout.order) stored.push_back(layout.sizes[axis]);
-  TensorEntry entry{.name = name, .dtype = type->dtype, .shape = layout.sizes, .bytes = *bytes};
+  TensorEntry entry{.name = name, .dtype = type->dtype, .shape = layout.sizes, .bytes = bytes};
   entry.provider = {&source_ops, source_.get(), data.at};
   const bool moves = !is_row_major(layout);
   if (moves) {
