@@ -150,7 +150,6 @@ TEST_CASE("front door: files of formats that are not read") {
   CHECK(found("i", "\x08\x01\x12\x05"s).starts_with("a TensorFlow file"));
   CHECK(found("saved_model.pb", "\x08\x01\x12\x05"s).find("stele/import.hpp") != std::string::npos);
   CHECK(found("j", "\x80\x04\x95"s).starts_with("a Python pickle"));
-  CHECK(found("k.h5", "nothing known").starts_with("by its name an HDF5 or Keras file"));
   CHECK(found("l.stele", "nothing known") ==
         "64 bytes that begin with 6e 6f 74 68 69 6e 67 20, with the name of a stele file");
   CHECK(found("m", "nothing known") == "64 bytes that begin with 6e 6f 74 68 69 6e 67 20");
