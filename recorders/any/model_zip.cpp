@@ -106,12 +106,17 @@ class ModelZipFormat final : public Format {
 
 }  // namespace
 
-const Format* model_zip_format(const Source& source) {
+Result<const Format*> model_zip_format(const Source& source) {
   static const ModelZipFormat format;
+  const auto is_of_machine = [](const Error& error) {
+    return error.code() == Errc::io || error.code() == Errc::out_of_memory;
+  };
   const SourcePtr borrowed(SourcePtr(), &source);
   const auto directory = directory_of(borrowed);
+  if (!directory && is_of_machine(directory.error())) return directory.error();
   if (!directory || (*directory)->find("tags.txt") != nullptr) return nullptr;
   const auto models = models_of(**directory);
+  if (!models && is_of_machine(models.error())) return models.error();
   return models && !models->empty() ? &format : nullptr;
 }
 
