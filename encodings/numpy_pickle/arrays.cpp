@@ -104,7 +104,7 @@ Arrays::Form Arrays::form(Ref object) const {
   if (!objects_.is(callable, Kind::global)) return Form::none;
   const std::string_view module = objects_.module(callable), name = objects_.name(callable);
   if (module == "numpy.core.multiarray" || module == "numpy._core.multiarray") {
-    if (name == "_reconstruct") {  // of a subclass of ndarray, too
+    if (name == "_reconstruct") {  // also of subclasses of ndarray
       const auto args = tuple(objects_.args(object));
       return !args.empty() && objects_.is_global(args[0], "numpy", "ndarray") ? Form::array : Form::none;
     }
@@ -115,6 +115,25 @@ Arrays::Form Arrays::form(Ref object) const {
 }
 
 bool Arrays::is_array(Ref object) const { return form(object) != Form::none; }
+
+Unwrapped Arrays::unwrapped(Ref r) const {
+  if (is_array(r)) return {.object = r};
+  if (objects_.is(r, Kind::tuple)) {
+    const auto items = objects_.items(r);
+    const bool pair = items.size() == 2 && objects_.callable(r) != no_ref && objects_.is(items[0], Kind::string) &&
+                      !objects_.in_source(items[0]) && is_array(items[1]);
+    return pair ? Unwrapped{items[1], items[0], true} : Unwrapped();
+  }
+  if (!objects_.is(r, Kind::object) || !objects_.is_global(objects_.callable(r), "builtins", "eval")) return {};
+  const Ref args = objects_.args(r);
+  const auto items = objects_.is(args, Kind::tuple) ? objects_.items(args) : std::span<const Ref>();
+  if (items.size() != 2 || !objects_.is(items[0], Kind::string) || objects_.text(items[0]) != "data" ||
+      !objects_.is(items[1], Kind::dict) || objects_.items(items[1]).size() != 2) {
+    return {};
+  }
+  const Ref data = objects_.find(items[1], "data");
+  return data != no_ref && is_array(data) ? Unwrapped{data, no_ref, true} : Unwrapped();
+}
 
 std::span<const Ref> Arrays::tuple(Ref object) const {
   return objects_.is(object, Kind::tuple) ? objects_.items(object) : std::span<const Ref>();
@@ -164,11 +183,14 @@ Status Arrays::set_dtype(Ref dtype, PickledArray& to) const {
 
 Status Arrays::set_shape(Ref shape, PickledArray& to) const {
   if (!objects_.is(shape, Kind::tuple)) return damaged("a shape");
+  if (objects_.items(shape).size() > numpy::max_rank) {
+    if (to.unreadable.empty()) to.unreadable = "an array of more than 64 axes";
+    return {};
+  }
   for (const Ref extent : objects_.items(shape)) {
     if (!objects_.is(extent, Kind::integer) || objects_.integer(extent) < 0) return damaged("a shape of extents");
     to.array.shape.push_back(static_cast<Extent>(objects_.integer(extent)));
   }
-  if (to.unreadable.empty() && to.array.shape.size() > numpy::max_rank) to.unreadable = "an array of more than 64 axes";
   return {};
 }
 

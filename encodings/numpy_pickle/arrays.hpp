@@ -22,6 +22,13 @@ struct PickledArray {
   std::string unreadable{};  // the reason why it is not a tensor
 };
 
+/// An array among the objects, and its name if it is a tensor of Paddle.
+struct Unwrapped {
+  pickle::Ref object = pickle::no_ref;  // no_ref: the object is no array
+  pickle::Ref name = pickle::no_ref;
+  bool paddle = false;
+};
+
 /// Bytes that the pickle stores as text in UTF-8, one character below 256 for each byte. Decodes any range after at
 /// most 64 KiB of other text.
 class Latin1 {
@@ -50,6 +57,9 @@ class Arrays {
 
   /// Returns true for a call that makes an array or a scalar.
   bool is_array(pickle::Ref object) const;
+  /// Returns the array that the object is, or that Paddle has wrapped in it: the call tuple((name, array)) or
+  /// eval('data', {'data': array}).
+  Unwrapped unwrapped(pickle::Ref object) const;
   /// Errors: malformed, unsupported (an unknown dtype class), limit, io.
   Result<PickledArray> read(pickle::Ref object);
   /// Returns the decoded texts, to which providers refer.

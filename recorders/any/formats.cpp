@@ -443,8 +443,10 @@ Result<const Format*> detail::format_in(const Source& source, bool zips) {
   if (found == nullptr || found->name() == "archive") {
     const auto first = detail::zip::first_name({head, size});
     const bool archive = found != nullptr && first && detail::is_archive_zip_entry(first->name);
-    const Format* const zip = !zips || source.is_folder() || archive ? nullptr : detail::model_zip_format(source);
-    if (zip != nullptr) return zip;
+    if (zips && !archive && !source.is_folder()) {
+      STELE_TRY_ASSIGN(const Format* const zip, detail::model_zip_format(source));
+      if (zip != nullptr) return zip;
+    }
   }
 #endif
   if (found != nullptr) return found;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/limits.hpp"
+#include "base/meter.hpp"
 #include "encodings/gzip/entry.hpp"
 #include "encodings/zip/zip.hpp"
 #include "io/os/os.hpp"
@@ -82,7 +83,14 @@ class ModelZipFormat final : public Format {
   Result<Report> verify(SourcePtr source, const OpenContext& context) const override {
     return guarded(source->name(), [&]() -> Result<Report> {
       STELE_TRY_ASSIGN(const Found found, find(source));
-      return found.format->verify(found.source, context);
+      STELE_TRY_ASSIGN(const Report model, found.format->verify(found.source, context));
+      STELE_TRY_ASSIGN(const DirectoryPtr directory, directory_of(source));
+      Meter meter(context.options().progress, source->size());
+      STELE_TRY_ASSIGN(Report report, directory->check(meter));
+      for (std::size_t i = 0; i < model.size(); ++i) {  // the CRCs of the zip file cover the contents
+        if (model[i].path != "contents") report.add(model[i].what, model[i].path, model[i].detail);
+      }
+      return report;
     });
   }
   Status write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const override {
@@ -106,12 +114,17 @@ class ModelZipFormat final : public Format {
 
 }  // namespace
 
-const Format* model_zip_format(const Source& source) {
+Result<const Format*> model_zip_format(const Source& source) {
   static const ModelZipFormat format;
+  const auto is_of_machine = [](const Error& error) {
+    return error.code() == Errc::io || error.code() == Errc::out_of_memory;
+  };
   const SourcePtr borrowed(SourcePtr(), &source);
   const auto directory = directory_of(borrowed);
+  if (!directory && is_of_machine(directory.error())) return directory.error();
   if (!directory || (*directory)->find("tags.txt") != nullptr) return nullptr;
   const auto models = models_of(**directory);
+  if (!models && is_of_machine(models.error())) return models.error();
   return models && !models->empty() ? &format : nullptr;
 }
 

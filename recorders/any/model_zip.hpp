@@ -7,8 +7,9 @@ namespace stele::inline v0::detail {
 
 /// Returns the format that opens the file of a model in a zip file, which other bytes may precede (a program): null if
 /// the source is not such a file. The format has no row in format_families(), because no extension belongs to it.
-/// Errors of its open(): malformed (several files of models), those of the zip file and of the file's format.
-const Format* model_zip_format(const Source& source);
+/// Errors of its open(): malformed (several files of models), those of the zip file and of the file's format. Errors:
+/// io, out_of_memory.
+Result<const Format*> model_zip_format(const Source& source);
 
 /// Detects the format like format_of_content(). `zips`: also of a file in a zip file, which must not be a zip file of
 /// this kind itself: a zip file can contain itself.

@@ -48,7 +48,7 @@ class Tree {
   Result<Snapshot> run() {
     to_.set_flat();
     const Ref root = objects_.root();
-    const Array alone = array_of(root);
+    const Unwrapped alone = arrays_.unwrapped(root);
     if (alone.object != no_ref) path_ = alone_;
     if (alone.object == no_ref && is_plain(root)) return Values::wrong(objects_, root, "arrays");
     STELE_TRY(add(root, false, 0));
@@ -67,43 +67,15 @@ class Tree {
   }
 
  private:
-  /// An array, and its name if it is a tensor of Paddle.
-  struct Array {
-    Ref object = no_ref;
-    Ref name = no_ref;
-    bool paddle = false;
-  };
-
   // ---- kinds of objects
 
   static Error full() { return Values::full(); }
   bool is_plain(Ref r) const { return objects_.kind(r) <= Kind::bytes; }
 
-  /// Returns the array that the object is, or that Paddle has wrapped in it: the call tuple((name, array)) or
-  /// eval('data', {'data': array}).
-  Array array_of(Ref r) const {
-    if (arrays_.is_array(r)) return {r};
-    if (objects_.is(r, Kind::tuple)) {
-      const auto items = objects_.items(r);
-      const bool pair = items.size() == 2 && objects_.callable(r) != no_ref && objects_.is(items[0], Kind::string) &&
-                        !objects_.in_source(items[0]) && arrays_.is_array(items[1]);
-      return pair ? Array{items[1], items[0], true} : Array();
-    }
-    if (!objects_.is(r, Kind::object) || !objects_.is_global(objects_.callable(r), "builtins", "eval")) return {};
-    const Ref args = objects_.args(r);
-    const auto items = objects_.is(args, Kind::tuple) ? objects_.items(args) : std::span<const Ref>();
-    if (items.size() != 2 || !objects_.is(items[0], Kind::string) || objects_.text(items[0]) != "data" ||
-        !objects_.is(items[1], Kind::dict)) {
-      return {};
-    }
-    const Ref data = objects_.find(items[1], "data");
-    return data != no_ref && arrays_.is_array(data) ? Array{data, no_ref, true} : Array();
-  }
-
   enum Answer : std::uint8_t { unknown, no, yes, asked };
   /// Returns true if a container has an array at any level. Remembers the answer, because containers may be shared.
   Result<bool> has_array(Ref r, int depth) {
-    if (array_of(r).object != no_ref) return true;
+    if (arrays_.unwrapped(r).object != no_ref) return true;
     const Kind kind = objects_.kind(r);
     if (kind < Kind::list || kind > Kind::set) return false;
     if (has_array_.empty()) {
@@ -155,7 +127,7 @@ class Tree {
   Status add_object(Ref r, bool paddle, int depth) {
     if (depth > max_depth) return Values::nested();
     if (!memory_.take(16)) return full();  // shared containers are visited under each of their names
-    if (const Array array = array_of(r); array.object != no_ref) return add_array(array, paddle);
+    if (const Unwrapped array = arrays_.unwrapped(r); array.object != no_ref) return add_array(array, paddle);
     STELE_TRY_ASSIGN(const bool arrays, has_array(r, depth));
     const Kind kind = objects_.kind(r);
     if (kind == Kind::dict && !objects_.items(r).empty()) return add_dict(r, paddle, depth);
@@ -195,7 +167,7 @@ class Tree {
       const Segment below(path_, key);
       STELE_TRY(add(items[i + 1], paddle, depth + 1));
       const auto name = table.find(key);
-      if (name == table.end() || array_of(items[i + 1]).object == no_ref) continue;
+      if (name == table.end() || arrays_.unwrapped(items[i + 1]).object == no_ref) continue;
       if (objects_.text(name->second) != key) STELE_TRY(note_name(name->second));
       table.erase(name);
     }
@@ -224,7 +196,7 @@ class Tree {
     return {};
   }
 
-  Status add_array(const Array& array, bool paddle) {
+  Status add_array(const Unwrapped& array, bool paddle) {
     STELE_TRY(take_node());
     const auto known = known_.find(array.object);
     tied_ = known != known_.end();
@@ -278,7 +250,9 @@ class Tree {
   Status find_slices(Ref dict, Ref table, std::map<std::string_view, Ref>& parts) {
     const auto entries = objects_.items(table);
     for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
-      const Ref slices = objects_.is(entries[i + 1], Kind::dict) ? objects_.find(entries[i + 1], "slices") : no_ref;
+      const Ref info = entries[i + 1];
+      const bool pair = objects_.is(info, Kind::dict) && objects_.items(info).size() == 4;  // OriginShape, slices
+      const Ref slices = pair ? objects_.find(info, "slices") : no_ref;
       if (!objects_.is(slices, Kind::list)) return bad_slices();
       for (const Ref slice : objects_.items(slices)) {
         if (!memory_.take(96)) return full();
@@ -311,7 +285,7 @@ class Tree {
 
   Status join(Ref info, const std::map<std::string_view, Ref>& parts) {
     const Ref shape = objects_.find(info, "OriginShape");
-    if (!objects_.is(shape, Kind::tuple)) return bad_slices();
+    if (!objects_.is(shape, Kind::tuple) || objects_.items(shape).size() > numpy::max_rank) return bad_slices();
     PickledArray whole;
     for (const Ref extent : objects_.items(shape)) {
       if (!objects_.is(extent, Kind::integer) || objects_.integer(extent) < 0) return bad_slices();

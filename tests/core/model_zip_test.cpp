@@ -48,6 +48,16 @@ TEST_CASE("model zip: a deflated file in a folder") {
   CHECK(code_of(stele::save(loaded, "/none/x.zip", options)) == stele::Errc::unsupported);
 }
 
+TEST_CASE("model zip: a verification checks the CRC of a stored file") {
+  std::string whole = read_text(file("one.llamafile"));
+  const stele::Format& format = *good(stele::format_of_content(*good(stele::open_file(file("one.llamafile")))));
+  CHECK(good(stele::verify(format, bytes_of(whole))).paths(stele::Report::What::unchecked).size() == 1);
+  const auto at = whole.find(std::string("\0\0\x30\x41", 4));  // the last number, 11
+  whole[at + 2] = '\x31';
+  CHECK(stele::open(bytes_of(whole)));
+  CHECK(code_of(stele::verify(format, bytes_of(whole))) == stele::Errc::checksum);
+}
+
 TEST_CASE("model zip: several files of models, and none") {
   const stele::Error several = bad(stele::open(file("two.llamafile")));
   CHECK(several.code() == stele::Errc::malformed);

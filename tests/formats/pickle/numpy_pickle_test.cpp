@@ -303,3 +303,13 @@ TEST_CASE("numpy pickle: the front door") {
   const Error error = bad(stele::save(std::map<std::string, std::vector<float>>{{"w", {1}}}, "/none/m.pdparams"));
   CHECK(error.code() == Errc::unsupported);
 }
+
+TEST_CASE("numpy pickle: arrays of many axes are no tensors") {
+  std::string shape = "(";
+  for (int i = 0; i < 65; ++i) shape += "K\1";
+  const Snapshot opened = good(PickleRecorder<>().open(bytes_of(dict_of(array(shape + "t", "u1", bytes("a"))))));
+  CHECK(unreadable_reason(opened.leaf(0)) == "an array of more than 64 axes");
+  const std::string step = "\x80\x04}\x8c\4stepK\7s.";
+  const Snapshot small = good(PickleRecorder<>().open(bytes_of(step)));
+  CHECK(small.nodes().size() == 2);
+}
