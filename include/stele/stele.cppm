@@ -102,8 +102,6 @@ using v0::apply_in_place, v0::archive_tags, v0::burn_header, v0::burn_optimizer,
     v0::burnpack_optimizer_record, v0::find_format, v0::format_families, v0::format_of_content, v0::format_of_path,
     v0::formats, v0::open_archive, v0::open_with_deltas, v0::open_samediff, v0::paddle_program, v0::quantize_gguf,
     v0::remove_archive_tag, v0::save, v0::settings_of_pytorch_alone, v0::write_to, v0::written_size;
-using v0::CaffeFormat, v0::CaffeRecorder, v0::DarknetFormat, v0::DarknetOptions, v0::DarknetRecorder, v0::MxnetFormat,
-    v0::MxnetNames, v0::MxnetOptions, v0::MxnetRecorder;
 using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorder, v0::BinaryRecorder,
     v0::BurnDoublePrecision, v0::BurnEncoding, v0::BurnEra, v0::BurnFormat, v0::BurnFullPrecision,
     v0::BurnHalfPrecision, v0::BurnHeader, v0::BurnOptimizer, v0::BurnOptimizerRecord, v0::BurnOptions, v0::BurnRanked,
@@ -117,6 +115,8 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::PytorchRecorder, v0::SafetensorsFormat, v0::SafetensorsRecorder, v0::SameDiffContainer, v0::SameDiffFormat,
     v0::SameDiffOptions, v0::SameDiffRecorder, v0::ShardedSafetensorsFormat, v0::ShardedSafetensorsRecorder,
     v0::SteleFormat, v0::TensorBundleFormat, v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder;
+using v0::CaffeFormat, v0::CaffeRecorder, v0::DarknetFormat, v0::DarknetOptions, v0::DarknetRecorder, v0::MxnetFormat,
+    v0::MxnetNames, v0::MxnetOptions, v0::MxnetRecorder;
 
 namespace parts {
 using parts::Awq, parts::Fp8Blocks, parts::Gptq, parts::Mxfp4, parts::Nvfp4, parts::PackedIntegers;
