@@ -22,6 +22,7 @@ constexpr std::uint64_t note_memory = 256;
 
 /// Returns true if two names are equal without their prefixes.
 bool prefixes_needed(const Contents& contents) {
+  if (std::none_of(contents.names.begin(), contents.names.end(), has_prefix)) return false;
   std::vector<std::string_view> bare;
   bare.reserve(contents.names.size());
   for (const std::string& name : contents.names) {

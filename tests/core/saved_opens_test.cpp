@@ -259,7 +259,8 @@ std::uint64_t bound_of(std::string_view format, std::uint64_t size) {
     if (format == "archive" || format == "samediff" || format == "sdnb" || format == "nnef" || format == "npz" ||
         format == "ptd" || format == "hdf5" || format == "keras")
       return detail::index_rate::entry;
-    if (format.starts_with("safetensors") || format == "burnpack" || format == "zarr") return detail::index_rate::index;
+    if (format.starts_with("safetensors") || format == "burnpack" || format == "mxnet" || format == "zarr")
+      return detail::index_rate::index;
     return detail::index_rate::file;
   };
   const bool compressed = format.ends_with("gz") || format.ends_with("zst") || format == "sdz";
