@@ -90,8 +90,8 @@ struct ManagerOptions {
   std::uint64_t staging_bytes = 0;
   /// The maximum number of steps in a row that are saved as deltas of the step before (stele/delta.hpp): unchanged
   /// tensors cost no bytes, and a resume reads the last whole step and its deltas. A step stays as long as a kept one
-  /// is a delta of it. 0: every step is whole. At most 100. For formats that store deltas (a CompressedRecorder); not
-  /// for several processes.
+  /// is a delta of it. 0: every step is whole. At most 100. For formats that store deltas (a CompressedRecorder), and
+  /// for stele::mpi::CheckpointManager.
   std::size_t deltas = 0;
   /// Formats of older steps in the folder, if they differ from the manager's: stele::formats() for all of them.
   std::span<const Format* const> older_formats{};
