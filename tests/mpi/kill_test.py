@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kill a random process of a distributed run at a random moment, many times: kill_test.py PROGRAM STORE [KILLS].
 
-The steps are in a folder, then in a store of objects: that of the program STORE, or one that runs at AWS_ENDPOINT_URL
+The steps are whole, then deltas. They are in a folder, then in a store of objects: that of the program STORE, or one that runs at AWS_ENDPOINT_URL
 and has a bucket named "bucket" if STORE is "-".
 
 After each kill the other processes must end with an error within their time limit, and the next run must resume from a
@@ -59,7 +59,7 @@ def in_folder():
     try:
         print(f"a folder: {kill(folder)}")
         names = sorted(os.listdir(folder))
-        if len(names) != 2 or any(not name.startswith("step-") for name in names):
+        if not 2 <= len(names) <= 2 + DELTAS or any(not name.startswith("step-") for name in names):
             sys.exit(f"litter: {names}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -68,20 +68,23 @@ def in_folder():
 def in_store():
     ENV.update(AWS_ACCESS_KEY_ID="K", AWS_SECRET_ACCESS_KEY="s", AWS_REGION="us-east-1")
     if STORE == "-":
-        print(f"a store: {kill('s3://bucket/run')}")
+        print(f"a store: {kill(f's3://bucket/run{DELTAS}')}")
         return
     with subprocess.Popen([STORE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as store:
         ENV["AWS_ENDPOINT_URL"] = store.stdout.readline().strip()
         result = kill("s3://bucket/run")
         keys = store.communicate("")[0].split()
     manifests = [key for key in keys if key.endswith("/manifest.json")]
-    if len(manifests) != 2:
+    if not 2 <= len(manifests) <= 2 + DELTAS:
         sys.exit(f"litter: {manifests}")
     # A process that is killed leaves its files. They are below a name that is not used again.
     saves = {key.rsplit("/", 2)[0] if "/parameters/" in key else key for key in keys} - set(manifests)
-    print(f"a store: {result}; saves of which files are left: {len(saves) - 2}")
+    print(f"a store: {result}; saves of which files are left: {len(saves) - len(manifests)}")
 
 
 random.seed(2)
-in_folder()
-in_store()
+for DELTAS in (0, 5):
+    ENV["DELTAS"] = str(DELTAS)
+    print(f"at most {DELTAS} deltas in a row")
+    in_folder()
+    in_store()

@@ -266,6 +266,32 @@ TEST_CASE("a store: a save that stops at any request leaves the old step or the 
   }
 }
 
+TEST_CASE("a store: steps as deltas") {
+  SharedStore store;
+  const Shape shape{512, 64};
+  {
+    auto manager = manager_of(MPI_COMM_WORLD, {.keep = keep::latest(1), .deltas = 2});
+    for (int step = 1; step <= 6; ++step) {
+      const auto value = static_cast<float>(step);
+      const auto saved = manager.save(step, weights(MPI_COMM_WORLD, value, Cut::rows, shape), {});
+      REQUIRE_MESSAGE(saved, why(saved));
+      // The whole step, and those between.
+      CHECK(saved->info.base == (step % 3 == 1 ? std::nullopt : std::optional<std::int64_t>(step - 1)));
+      CHECK(newest(MPI_COMM_WORLD, shape) == value);
+    }
+    REQUIRE(manager.save(5, weights(MPI_COMM_WORLD, 50, Cut::rows, shape), {}));  // step 6 becomes whole
+  }
+  CHECK(newest(MPI_COMM_WORLD, shape) == 6);
+  on_root([&] {
+    std::set<std::string> saves;
+    for (const std::string& key : store.keys()) saves.insert(key.substr(0, key.find('/', key.find('/') + 1)));
+    CHECK(saves.size() == 6);  // of the steps 4, 5 (a delta) and 6: the manifests and the files
+    const auto manager = CheckpointManager::open(run_url, ShardedSafetensorsRecorder<>()).value();
+    CHECK(manager.open_step(6));
+    CHECK(manager.verify(5));
+  });
+}
+
 TEST_CASE("a store: of two runs that save the same step, one wins") {
   if (size_of(MPI_COMM_WORLD) < 2) return;
   SharedStore store;

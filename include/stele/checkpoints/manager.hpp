@@ -90,8 +90,8 @@ struct ManagerOptions {
   std::uint64_t staging_bytes = 0;
   /// The maximum number of steps in a row that are saved as deltas of the step before (stele/delta.hpp): unchanged
   /// tensors cost no bytes, and a resume reads the last whole step and its deltas. A step stays as long as a kept one
-  /// is a delta of it. 0: every step is whole. At most 100. For formats that store deltas (a CompressedRecorder); not
-  /// for several processes.
+  /// is a delta of it. 0: every step is whole. At most 100. For formats that store deltas (a CompressedRecorder), and
+  /// for stele::mpi::CheckpointManager.
   std::size_t deltas = 0;
   /// After a save, joins the deltas of steps that are not kept with those of the steps after them, so that only whole
   /// steps stay in addition to the kept ones. Reads and writes these deltas again; in background saves, so does the
