@@ -24,6 +24,7 @@ enum Type : std::uint16_t {
   space = 1,
   link_info = 2,
   type = 3,
+  old_fill = 4,
   fill = 5,
   link = 6,
   external = 7,
@@ -727,8 +728,16 @@ class Walk {
       if (filter.id == deflate_filter && deflated) return unreadable(entry, "a dataset that is deflated twice");
       deflated = deflated || filter.id == deflate_filter;
     }
-    if (const Message* fill = header.find(message::fill); fill != nullptr) {
+    const bool larger = leaf.chunk_bytes / 4 > entry.bytes;  // as in a dataset that can grow
+    if (larger && leaf.chunk_bytes > max_fill_bytes)
+      return unreadable(entry, "a dataset that is far smaller than a chunk");
+    const Message* const fill = header.find(message::fill);
+    if (fill != nullptr) {
       STELE_TRY(fill_value(*fill, leaf));
+    } else if (const Message* old = header.find(message::old_fill); old != nullptr && !old->shared) {
+      In in(old->content);
+      take_fill(in, leaf);
+      if (!in.ok()) return bad("a fill value is incomplete", old->offset);
     }
     if (layout.kind == Layout::Kind::chunks && layout.address != undefined) {
       STELE_TRY(read_chunks(layout, offset, leaf, entry));
@@ -766,11 +775,14 @@ class Walk {
       defined = in.u8() != 0;
     }
     if (message.shared || !defined) return {};
+    take_fill(in, leaf);
+    return in.ok() ? Status() : bad("a fill value is incomplete", message.offset);
+  }
+
+  static void take_fill(In& in, ChunkedLeaf& leaf) {
     const std::uint32_t size = in.u32();
     const View value = in.take(size);
-    if (!in.ok()) return bad("a fill value is incomplete", message.offset);
-    if (size == leaf.element) leaf.fill.assign(value.begin(), value.end());
-    return {};
+    if (in.ok() && size == leaf.element) leaf.fill.assign(value.begin(), value.end());
   }
 
   Status add_chunk(ChunkedLeaf& leaf, const Chunk& chunk) {
