@@ -223,8 +223,8 @@ class TreeReader {
     return out;
   }
 
-  /// Reads a data file table. Returns the files' numbers.
-  Result<std::vector<std::uint32_t>> file_table(Body& body) {
+  /// Reads a data file table. Returns the files' numbers. `base`: the folder to which its paths are relative.
+  Result<std::vector<std::uint32_t>> file_table(Body& body, const std::string& base) {
     STELE_TRY_ASSIGN(const std::uint64_t n, body.varint());
     STELE_TRY_ASSIGN(const auto prefixes, body.column(n == 0 ? 0 : n - 1));
     STELE_TRY_ASSIGN(const auto suffixes, body.column(n));
@@ -239,10 +239,13 @@ class TreeReader {
       path.append(reinterpret_cast<const char*>(suffix.data()), suffix.size());
       constexpr std::size_t max_path_bytes = 4096;  // the operating system's limit
       if (path.size() > max_path_bytes) return body.wrong("a path above 4096 bytes");
-      const auto [known, fresh] = file_numbers_.try_emplace(path, static_cast<std::uint32_t>(files_.size()));
+      std::pair file(base + path, base.size() + static_cast<std::size_t>(bases[i]));
+      if (file.first.size() > max_path_bytes) return body.wrong("a path above 4096 bytes");
+      const auto [known, fresh] = file_numbers_.try_emplace(file, static_cast<std::uint32_t>(files_.size()));
       if (fresh) {
-        STELE_TRY(take(2 * path.size() + 256));
-        files_.push_back(prefix_ + path);
+        STELE_TRY(take(3 * file.first.size() + 256));
+        files_.push_back(prefix_ + file.first);
+        bases_.push_back(file.second);
       }
       numbers.push_back(known->second);
     }
@@ -263,7 +266,7 @@ class TreeReader {
           .expected("a single manifest, without compression or with zstd")
           .found(kind != 0 ? "numbered manifests" : "another compression");
     }
-    STELE_TRY_ASSIGN(const auto files, file_table(body));
+    STELE_TRY_ASSIGN(const auto files, file_table(body, {}));
     STELE_TRY_ASSIGN(const std::uint64_t n, body.varint());
     if (n == 0) return body.wrong("no version");
     STELE_TRY(body.column(n));  // generations
@@ -296,7 +299,8 @@ class TreeReader {
     STELE_TRY_ASSIGN(Body body, part({source, node.at.offset, node.at.size}, node_magic));
     STELE_TRY_ASSIGN(const auto height, body.take(1));
     if (std::to_integer<unsigned>(height[0]) != node.height) return body.wrong("another height than in its parent");
-    STELE_TRY_ASSIGN(const auto files, file_table(body));
+    const std::string base = files_[node.at.file].substr(prefix_.size(), bases_[node.at.file]);
+    STELE_TRY_ASSIGN(const auto files, file_table(body, base));
     STELE_TRY_ASSIGN(const std::uint64_t n, body.varint());
     if (n == 0) return body.wrong("a node without entries");
     STELE_TRY_ASSIGN(const auto prefixes, body.column(n - 1));
@@ -368,8 +372,10 @@ class TreeReader {
   std::shared_ptr<const Bundle> folder_;
   std::string prefix_, name_;
   IndexBudget& memory_;
-  std::map<std::string, std::uint32_t> file_numbers_;
+  // The files' paths, and the lengths of their base paths: nodes in a file name other files relative to its base path.
+  std::map<std::pair<std::string, std::size_t>, std::uint32_t> file_numbers_;
   std::vector<std::string> files_;
+  std::vector<std::size_t> bases_;
   std::vector<Subtree> open_;
   std::set<std::pair<std::uint32_t, std::uint64_t>> visited_;
   std::vector<std::string> keys_;

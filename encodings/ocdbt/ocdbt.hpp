@@ -12,7 +12,8 @@
 //     lengths of the prefix that all keys of the subtree share; suffixes. A leaf then has value lengths, kinds u8
 //     (0 inline, 1 a range of a file), files and offsets of the ranges, inline values. Other nodes have files, offsets,
 //     lengths of the children, and three columns of statistics.
-//  3. A data file table: n, n-1 prefix lengths, n suffix lengths, n lengths of the base path, suffixes.
+//  3. A data file table: n, n-1 prefix lengths, n suffix lengths, n lengths of the base path, suffixes. The paths are
+//     relative to the base path of the file with the table.
 #pragma once
 
 #include <memory>

@@ -11,6 +11,9 @@
 namespace stele::inline v0::detail::orbax {
 namespace {
 
+/// Returns true for the folder of a process's database, whose content is also in the item's database.
+bool is_process(std::string_view folder) { return folder.starts_with("ocdbt.process_"); }
+
 /// The sorted names of a folder's files.
 class Names {
  public:
@@ -41,7 +44,7 @@ class Names {
     if (has(prefix, step_file) || is_tree(prefix)) return true;
     const auto items = folders(prefix);
     return std::any_of(items.begin(), items.end(),
-                       [&](const std::string& item) { return is_tree(prefix + item + '/'); });
+                       [&](const std::string& item) { return !is_process(item) && is_tree(prefix + item + '/'); });
   }
 
  private:
@@ -96,7 +99,7 @@ Result<Step> find_step(const std::vector<std::string>& names,
   }
   for (const std::string& item : all.folders(step.prefix)) {
     const std::string prefix = step.prefix + item + '/';
-    if (is_unfinished(item)) continue;
+    if (is_unfinished(item) || is_process(item)) continue;
     if (all.is_tree(prefix)) {
       step.trees.push_back({item, prefix});
     } else if (all.has(prefix, json_item_file)) {

@@ -252,7 +252,8 @@ class ArrayLeaf {
     if (index == nullptr) {
       if (stored.size / 16 < inner_) return wrong(stored, "a shard is shorter than its index");
       const std::uint64_t size = 16 * inner_ + (array_.index_crc ? 4 : 0);
-      if (size > stored.size) return wrong(stored, "a shard is shorter than its index");
+      if (size > std::min<std::uint64_t>(stored.size, SIZE_MAX / 2))
+        return wrong(stored, "a shard is shorter than its index");
       Bytes bytes(static_cast<std::size_t>(size));
       STELE_TRY(stored.source->read_at(stored.offset + (array_.index_first ? 0 : stored.size - size), bytes.span()));
       const auto plain = static_cast<std::size_t>(16 * inner_);
@@ -286,6 +287,7 @@ class ArrayLeaf {
           .expected(std::to_string(array_.chunk_bytes) + (array_.codecs.empty() ? "" : " after decoding"))
           .found(std::to_string(stored.size));
     }
+    if (std::max(bound, stored.size) > SIZE_MAX / 2) return wrong(stored, "a chunk is too large for this machine");
     Bytes bytes(static_cast<std::size_t>(stored.size));
     STELE_TRY(stored.source->read_at(stored.offset, bytes.span()));
     for (std::size_t i = array_.codecs.size(); i-- > 0;) {

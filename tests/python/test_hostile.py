@@ -19,7 +19,7 @@ from conftest import FORMATS, NEEDS_LAYOUT, ROOT, SHARED, run_python, sample
 
 import stele
 
-FOLDERS = ("paddle-folder", "nnef", "safetensors-sharded", "hub")
+FOLDERS = ("paddle-folder", "nnef", "safetensors-sharded", "hub", "zarr")
 
 # Opens a file and uses everything; a failure must be a stele.Error. Prints the label first, in case of a crash.
 READ = """
