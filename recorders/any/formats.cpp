@@ -281,6 +281,25 @@ bool is_npz_by_directory(const Source& source) {
 }
 #endif
 
+/// Returns the format of ncnn for a file .bin beside a file .param: its weights may begin with any bytes. Returns null
+/// for other files.
+const Format* format_of_weights(const Source& source) {
+  constexpr std::string_view ending = ".bin";
+  const Format* const ncnn = find_format("ncnn");
+  const std::string_view name = file_name(source.name());
+  const auto folder = source.bundle();
+  if (ncnn == nullptr || folder == nullptr || !name.ends_with(ending)) return nullptr;
+  const std::string beside = std::string(name.substr(0, name.size() - ending.size())).append(ncnn->extension());
+  const auto contained = folder->contains(beside);
+  if (!contained || !*contained) return nullptr;
+  const auto layers = folder->open(beside);
+  std::byte head[64]{};
+  const std::size_t size =
+      layers ? static_cast<std::size_t>(std::min<std::uint64_t>((*layers)->size(), sizeof head)) : 0;
+  if (size == 0 || !(*layers)->read_at(0, {head, size})) return nullptr;
+  return ncnn->recognises({head, size}, (*layers)->size()) ? ncnn : nullptr;
+}
+
 }  // namespace
 
 Result<const Format*> format_of_content(const Source& source) {
@@ -314,6 +333,9 @@ Result<const Format*> format_of_content(const Source& source) {
   }
 #endif
   if (found != nullptr) return found;
+  if (folder == nullptr) {
+    if (const Format* const ncnn = format_of_weights(source)) return ncnn;
+  }
   if (folder != nullptr) {
     Error error = Error(Errc::bad_magic, "the folder has no known format").file(source.name());
     if (!has_models(*folder)) return error;
