@@ -70,6 +70,8 @@ TEST_CASE("front door: files of others, by content") {
   const std::pair<const char*, const char*> files[] = {
       {"/flax/data/net.msgpack", "flax"},
       {"/flax/data/unknown.msgpack", "flax"},
+      {"/ncnn/data/net.ncnn.param", "ncnn"},
+      {"/ncnn/data/net.ncnn.bin", "ncnn"},
       {"/nnef/data/model.nnef", "nnef"},
       {"/nnef/data/model.nnef.tgz", "nnef-tgz"},
       {"/nnef/data/model.nnef.tar", "nnef-tgz"},
@@ -87,6 +89,7 @@ TEST_CASE("front door: files of others, by content") {
       {"/paddle/data/lenet_folder", "paddle-folder"},
       {"/paddle/data/lenet_separate", "paddle-folder"},
       {"/paddle/data/nested_folder", "paddle-folder"},
+      {"/whisper/data/ggml-f16.bin", "whisper"},
   };
   for (const auto& known : files) {
     CAPTURE(known.first);
