@@ -46,6 +46,8 @@
 #                             TENSORFLOW=1: TensorFlow's, too: docs/generated/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
+#   make interop-ncnn         models of ncnn, against pnnx and ncnn (Python, in build/interop-ncnn, 6 GB)
+#   make interop-whisper      models of whisper.cpp, against it (Python, in build/interop-whisper, 100 MB)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
@@ -334,6 +336,12 @@ run_dl4j = tests/formats/samediff/interop/dl4j.sh build/dev
 
 build_flax = stele_command
 run_flax = $(python) tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele
+
+build_ncnn = stele_command
+run_ncnn = $(python) tests/formats/ncnn/interop/ncnn_files.py check build/dev/tools/stele/stele
+
+build_whisper = stele_command
+run_whisper = $(python) tests/formats/whisper/interop/whisper_files.py check build/dev/tools/stele/stele
 
 # llama-cpp-python is built from its sources: 12 minutes on two cores.
 build/interop-gguf/installed: export CMAKE_ARGS = -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF \

@@ -28,6 +28,7 @@ module;
 #include "stele/recorders/burn.hpp"
 #include "stele/recorders/flax.hpp"
 #include "stele/recorders/gguf.hpp"
+#include "stele/recorders/ncnn.hpp"
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/numpy.hpp"
 #include "stele/recorders/onnx.hpp"
@@ -36,6 +37,7 @@ module;
 #include "stele/recorders/samediff.hpp"
 #include "stele/recorders/stele_writer.hpp"
 #include "stele/recorders/tensorflow.hpp"
+#include "stele/recorders/whisper.hpp"
 #include "stele/recover.hpp"
 #include "stele/stele.hpp"
 #include "stele/transform.hpp"
@@ -111,7 +113,8 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::PaddleOptions, v0::PaddleOrder, v0::PaddleRecorder, v0::PaddleVariable, v0::PytorchFormat, v0::PytorchOptions,
     v0::PytorchRecorder, v0::SafetensorsFormat, v0::SafetensorsRecorder, v0::SameDiffContainer, v0::SameDiffFormat,
     v0::SameDiffOptions, v0::SameDiffRecorder, v0::ShardedSafetensorsFormat, v0::ShardedSafetensorsRecorder,
-    v0::SteleFormat, v0::TensorBundleFormat, v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder;
+    v0::SteleFormat, v0::TensorBundleFormat, v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder,
+    v0::NcnnFormat, v0::NcnnRecorder, v0::WhisperFormat, v0::WhisperRecorder;
 
 namespace parts {
 using parts::Awq, parts::Fp8Blocks, parts::Gptq, parts::Mxfp4, parts::Nvfp4, parts::PackedIntegers;

@@ -29,6 +29,7 @@ class Stele(CMakePackage):
                 "flax",
                 "gguf",
                 "json",
+                "ncnn",
                 "nnef",
                 "numpy",
                 "onnx",
@@ -38,6 +39,7 @@ class Stele(CMakePackage):
                 "samediff",
                 "stele",
                 "tensorflow",
+                "whisper",
             ),
         )
         .prohibit_empty_set()

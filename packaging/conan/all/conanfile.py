@@ -17,6 +17,7 @@ FORMATS = {
     "flax": [],
     "gguf": [],
     "json": ["zlib", "libdeflate", "zstd"],
+    "ncnn": [],
     "nnef": ["zlib", "libdeflate"],
     "numpy": ["zlib", "libdeflate"],
     "onnx": [],
@@ -26,6 +27,7 @@ FORMATS = {
     "samediff": ["zlib", "libdeflate", "flatbuffers"],
     "stele": ["zstd"],
     "tensorflow": [],
+    "whisper": [],
 }
 
 # Components of Conan's packages, by the names of the CMake packages in stele's steleConfig.cmake.

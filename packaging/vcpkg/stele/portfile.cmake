@@ -9,7 +9,7 @@ vcpkg_from_github(
 
 # A feature selects folders of recorders/. `all` leaves STELE_FORMATS empty, which builds all formats, stele::transforms
 # and stele::ir.
-set(formats safetensors gguf flax onnx paddle tensorflow)
+set(formats safetensors gguf flax ncnn onnx paddle tensorflow whisper)
 if("stele-format" IN_LIST FEATURES)
     list(APPEND formats stele)
 endif()
