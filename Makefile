@@ -49,6 +49,8 @@
 #   make interop-executorch   files both ways against ExecuTorch (Python, in build/interop-executorch, 6 GB)
 #   make interop-breadth      the formats of further programs, one after the other (12 GB): the targets from interop-tflite to interop-caffe
 #   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
+#   make interop-ncnn         models of ncnn, against pnnx and ncnn (Python, in build/interop-ncnn, 6 GB)
+#   make interop-whisper      models of whisper.cpp, against it (Python, in build/interop-whisper, 100 MB)
 #   make interop-orbax        checkpoints that Orbax writes (Python, in build/interop-orbax, 900 MB)
 #   make interop-zarr         folders both ways against zarr-python and TensorStore (Python, in build/interop-zarr, 150 MB)
 #   make interop-openvino     models both ways against OpenVINO (Python, in build/interop-openvino, 250 MB)
@@ -359,6 +361,8 @@ run_darknet = $(python) tests/formats/darknet/interop/darknet_files.py check bui
 build_flax = stele_command
 run_flax = $(python) tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele
 
+build_ncnn = stele_command
+run_ncnn = $(python) tests/formats/ncnn/interop/ncnn_files.py check build/dev/tools/stele/stele
 build_orbax = stele_command
 run_orbax = $(python) tests/formats/orbax/interop/orbax_files.py check build/dev/tools/stele/stele
 build_zarr = stele_command
@@ -368,6 +372,8 @@ run_coreml = $(python) tests/formats/coreml/interop/coreml_files.py check build/
 build_mxnet = stele_command
 run_mxnet = $(python) tests/formats/mxnet/interop/mxnet_files.py check build/dev/tools/stele/stele
 
+build_whisper = stele_command
+run_whisper = $(python) tests/formats/whisper/interop/whisper_files.py check build/dev/tools/stele/stele
 build_openvino = stele_command interop_openvino
 run_openvino = $(python) tests/formats/openvino/interop/openvino_files.py check build/dev/tools/stele/stele \
     build/dev/tests/interop_openvino

@@ -26,14 +26,15 @@ class Stele(CMakePackage):
             (
                 "archive",
                 "burn",
-                "coreml",
                 "caffe",
+                "coreml",
                 "darknet",
                 "flax",
                 "gguf",
                 "json",
                 "keras",
                 "mxnet",
+                "ncnn",
                 "nnef",
                 "numpy",
                 "onnx",
@@ -45,6 +46,7 @@ class Stele(CMakePackage):
                 "samediff",
                 "stele",
                 "tensorflow",
+                "whisper",
             ),
         )
         .prohibit_empty_set()

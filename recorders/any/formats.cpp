@@ -386,7 +386,7 @@ const Format* format_of_weights(const Source& source, std::string_view text) {
   const std::string_view name = file_name(source.name());
   const auto folder = source.bundle();
   if (folder == nullptr || !name.ends_with(ending) || text.starts_with("PK\3\4")) return nullptr;
-  for (const char* const of : {"openvino"}) {
+  for (const char* const of : {"openvino", "ncnn"}) {
     const Format* const format = find_format(of);
     if (format == nullptr) continue;
     const std::string beside = std::string(name.substr(0, name.size() - ending.size())).append(format->extension());

@@ -76,6 +76,8 @@ TEST_CASE("front door: files of others, by content") {
       {"/coreml/data/network.mlmodel", "coreml"},
       {"/flax/data/net.msgpack", "flax"},
       {"/flax/data/unknown.msgpack", "flax"},
+      {"/ncnn/data/net.ncnn.param", "ncnn"},
+      {"/ncnn/data/net.ncnn.bin", "ncnn"},
       {"/keras/data/conv.keras", "keras"},
       {"/keras/data/conv.weights.h5", "hdf5"},
       {"/keras/data/conv.h5", "hdf5"},
@@ -100,6 +102,7 @@ TEST_CASE("front door: files of others, by content") {
       {"/paddle/data/lenet_folder", "paddle-folder"},
       {"/paddle/data/lenet_separate", "paddle-folder"},
       {"/paddle/data/nested_folder", "paddle-folder"},
+      {"/whisper/data/ggml-f16.bin", "whisper"},
   };
   for (const auto& known : files) {
     CAPTURE(known.first);

@@ -14,14 +14,15 @@ required_conan_version = ">=2.4"
 FORMATS = {
     "archive": ["zlib", "libdeflate", "flatbuffers"],
     "burn": ["zlib", "libdeflate"],
-    "coreml": [],
     "caffe": [],
+    "coreml": [],
     "darknet": [],
     "flax": [],
     "gguf": [],
     "json": ["zlib", "libdeflate", "zstd"],
     "keras": ["zlib", "libdeflate"],
     "mxnet": [],
+    "ncnn": [],
     "nnef": ["zlib", "libdeflate"],
     "numpy": ["zlib", "libdeflate"],
     "onnx": [],
@@ -33,6 +34,7 @@ FORMATS = {
     "samediff": ["zlib", "libdeflate", "flatbuffers"],
     "stele": ["zstd"],
     "tensorflow": [],
+    "whisper": [],
 }
 
 # Components of Conan's packages, by the names of the CMake packages in stele's steleConfig.cmake.

@@ -9,7 +9,7 @@ vcpkg_from_github(
 
 # A feature selects folders of recorders/. `all` leaves STELE_FORMATS empty, which builds all formats, stele::transforms
 # and stele::ir.
-set(formats safetensors gguf caffe coreml darknet flax mxnet onnx openvino paddle pickle tensorflow)
+set(formats safetensors gguf caffe coreml darknet flax mxnet ncnn onnx openvino paddle pickle tensorflow whisper)
 if("stele-format" IN_LIST FEATURES)
     list(APPEND formats stele)
 endif()

@@ -1,0 +1,17 @@
+#include "stele/recorders/ncnn.hpp"
+
+namespace stele::inline v0::detail {
+
+FormatFamily ncnn_formats() {
+  static const NcnnFormat format;
+  static const FormatFamily::Member members[] = {{&format, {".param"}}};
+  return {.title = "ncnn",
+          .folder = "ncnn",
+          .recorders = "NcnnRecorder",
+          .header = "recorders/ncnn.hpp",
+          .files = "`.param` and its `.bin`",
+          .holds = "parameters, with the scales of int8 weights: only read",
+          .members = members};
+}
+
+}  // namespace stele::inline v0::detail
