@@ -10,7 +10,7 @@ FormatFamily coreml_formats() {
           .recorders = "CoremlRecorder",
           .header = "recorders/coreml.hpp",
           .files = "a folder `.mlpackage`; `.mlmodel`; its `weight.bin`",
-          .holds = "weights: only read",
+          .holds = "parameters: only read",
           .members = members};
 }
 

@@ -10,7 +10,7 @@ FormatFamily ncnn_formats() {
           .recorders = "NcnnRecorder",
           .header = "recorders/ncnn.hpp",
           .files = "`.param` and its `.bin`",
-          .holds = "parameters, with the scales of int8 weights: only read",
+          .holds = "parameters: only read",
           .members = members};
 }
 

@@ -10,7 +10,7 @@ FormatFamily tflite_formats() {
           .recorders = "TfliteRecorder",
           .header = "recorders/tflite.hpp",
           .files = "`.tflite`",
-          .holds = "a model's constants, with their quantization: only read",
+          .holds = "parameters: only read",
           .members = members};
 }
 

@@ -10,7 +10,7 @@ FormatFamily whisper_formats() {
           .recorders = "WhisperRecorder",
           .header = "recorders/whisper.hpp",
           .files = "`ggml-*.bin`",
-          .holds = "parameters, quantized blocks, typed metadata: only read",
+          .holds = "parameters: only read",
           .members = members};
 }
 
