@@ -102,8 +102,8 @@ def compressed():
                   op.constant(np.array([[120], [128], [130]], np.uint8)), "asym8")
     sym = weight(op.constant(bytes8.view(np.int8)), f16(.5, .25, 3).reshape(3, 1), None, "sym8")
     nibbles = rng.integers(0, 256, 12).astype(np.uint8)
-    grouped = weight(op.constant(packed(nibbles, [3, 2, 4], Type.i4)), f16(1, 2, 3, 4, 5, 6).reshape(3, 2, 1), None, "sym4",
-                     [3, 8])
+    grouped = weight(op.constant(packed(nibbles, [3, 2, 4], Type.i4)), f16(1, 2, 3, 4, 5, 6).reshape(3, 2, 1), None,
+                     "sym4", [3, 8])
     one = weight(op.constant(packed(nibbles, [3, 2, 4], Type.u4)), f16(1, 2, 3, 4, 5, 6).reshape(3, 2, 1),
                  op.constant(packed(np.array([8], np.uint8), [], Type.u4)), "one4", [3, 8])
     zeros = weight(op.constant(packed(nibbles, [3, 2, 4], Type.u4)), f16(1, 2, 3, 4, 5, 6).reshape(3, 2, 1),
