@@ -36,15 +36,18 @@ def program(target, precision=ct.precision.FLOAT32):
 
 
 def linear(model, **options):
-    return cto.linear_quantize_weights(model, cto.OptimizationConfig(cto.OpLinearQuantizerConfig(weight_threshold=0, **options)))
+    config = cto.OpLinearQuantizerConfig(weight_threshold=0, **options)
+    return cto.linear_quantize_weights(model, cto.OptimizationConfig(config))
 
 
 def palettized(model, bits):
-    return cto.palettize_weights(model, cto.OptimizationConfig(cto.OpPalettizerConfig(mode="uniform", nbits=bits, weight_threshold=0)))
+    config = cto.OpPalettizerConfig(mode="uniform", nbits=bits, weight_threshold=0)
+    return cto.palettize_weights(model, cto.OptimizationConfig(config))
 
 
 def pruned(model):
-    return cto.prune_weights(model, cto.OptimizationConfig(cto.OpMagnitudePrunerConfig(target_sparsity=0.75, weight_threshold=0)))
+    config = cto.OpMagnitudePrunerConfig(target_sparsity=0.75, weight_threshold=0)
+    return cto.prune_weights(model, cto.OptimizationConfig(config))
 
 
 def models():
@@ -106,8 +109,12 @@ def safetensors(path):
     header = json.loads(data[8 : 8 + size])
     header.pop("__metadata__", None)
     types = {"F32": np.float32, "F16": np.float16, "I32": np.int32, "U8": np.uint8, "I8": np.int8, "BOOL": np.bool_}
-    return {k: np.frombuffer(data[8 + size :], types[v["dtype"]], int(np.prod(v["shape"])), v["data_offsets"][0]).reshape(v["shape"])
-            for k, v in header.items() if v["dtype"] in types}
+    found = {}
+    for k, v in header.items():
+        if v["dtype"] in types:
+            numbers = np.frombuffer(data, types[v["dtype"]], int(np.prod(v["shape"])), 8 + size + v["data_offsets"][0])
+            found[k] = numbers.reshape(v["shape"])
+    return found
 
 
 def check(stele):

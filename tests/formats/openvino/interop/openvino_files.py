@@ -17,7 +17,8 @@ import openvino as ov
 from openvino import opset13 as op
 from openvino import Shape, Tensor, Type
 
-NUMPY = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool")
+NUMPY = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
+         "uint8", "bool")
 PACKED = ("u1", "u2", "u3", "u4", "u6", "i4", "nf4", "f4e2m1")
 FLOATS = ("bf16", "f8e4m3", "f8e5m2", "f8e8m0")
 
@@ -49,7 +50,8 @@ def types():
         bits = getattr(Type, t).bitwidth
         all.append(constant((np.arange(2 * bits) * 7 + 1).astype(np.uint8), t, getattr(Type, t), [4, 4]))
     all += [constant([1.0, 2.0, 0.5, 4.0], t, getattr(Type, t)) for t in FLOATS]
-    all += [constant(Tensor(["a", "", "hello"]), "strings"), constant(np.float32(3.5), "scalar"), constant(np.zeros((0, 3), np.float32), "empty")]
+    all += [constant(Tensor(["a", "", "hello"]), "strings"), constant(np.float32(3.5), "scalar"),
+            constant(np.zeros((0, 3), np.float32), "empty")]
     all += [constant(np.ones(2, np.float32), name) for name in ("twice", "twice", "odd <&\"'> é\n\tname")]
     return ov.Model([op.result(c) for c in all], [], "types")
 
@@ -96,14 +98,17 @@ def compressed():
     rng = np.random.default_rng(7)
     f16 = lambda *values: np.array(values, np.float16)
     bytes8 = rng.integers(0, 256, (3, 4)).astype(np.uint8)
-    asym = weight(op.constant(bytes8), f16(.5, .25, 2).reshape(3, 1), op.constant(np.array([[120], [128], [130]], np.uint8)), "asym8")
+    asym = weight(op.constant(bytes8), f16(.5, .25, 2).reshape(3, 1),
+                  op.constant(np.array([[120], [128], [130]], np.uint8)), "asym8")
     sym = weight(op.constant(bytes8.view(np.int8)), f16(.5, .25, 3).reshape(3, 1), None, "sym8")
     nibbles = rng.integers(0, 256, 12).astype(np.uint8)
-    grouped = weight(op.constant(packed(nibbles, [3, 2, 4], Type.i4)), f16(1, 2, 3, 4, 5, 6).reshape(3, 2, 1), None, "sym4", [3, 8])
+    grouped = weight(op.constant(packed(nibbles, [3, 2, 4], Type.i4)), f16(1, 2, 3, 4, 5, 6).reshape(3, 2, 1), None,
+                     "sym4", [3, 8])
     one = weight(op.constant(packed(nibbles, [3, 2, 4], Type.u4)), f16(1, 2, 3, 4, 5, 6).reshape(3, 2, 1),
                  op.constant(packed(np.array([8], np.uint8), [], Type.u4)), "one4", [3, 8])
     zeros = weight(op.constant(packed(nibbles, [3, 2, 4], Type.u4)), f16(1, 2, 3, 4, 5, 6).reshape(3, 2, 1),
-                   op.constant(packed(np.array([0x21, 0x43, 0x65], np.uint8), [3, 2, 1], Type.u4)), "asym4", [3, 8])
+                   op.constant(packed(np.array([0x21, 0x43, 0x65], np.uint8), [3, 2, 1], Type.u4)), "asym4",
+                   [3, 8])
     results = [op.result(w) for w in (asym, sym, grouped, one, zeros)]
     return ov.Model(results, [], "compressed")
 
@@ -169,7 +174,8 @@ def check(stele, into):
                         sys.exit(f"{name}: {key} ({dtype}): {values} and {node.data.tobytes().hex()}")
                 print(f"{name}{ending}: {len(theirs)} constants, {unreadable} unreadable")
         # Composite tensors.
-        subprocess.run([stele, "convert", folder / "compressed.xml", folder / "w.safetensors", "--quiet", "--allow-loss"], check=True)
+        subprocess.run([stele, "convert", folder / "compressed.xml", folder / "w.safetensors",
+                        "--quiet", "--allow-loss"], check=True)
         weights = safetensors(folder / "w.safetensors")
         for name in ("asym8", "sym8", "sym4", "one4", "asym4"):
             expected = np.frombuffer((folder / f"{name}.f32").read_bytes(), np.float32)
