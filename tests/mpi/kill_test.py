@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Kill a random process of a distributed run at a random moment, many times: kill_test.py PROGRAM STORE [KILLS].
 
-The steps are whole, then deltas. They are in a folder, then in a store of objects: that of the program STORE, or one that runs at AWS_ENDPOINT_URL
-and has a bucket named "bucket" if STORE is "-".
+The steps are whole, then deltas. They are in a folder, then in a store of objects: that of the program STORE, or, if
+STORE is "-", one that runs at AWS_ENDPOINT_URL and has a bucket named "bucket".
 
 After each kill the other processes must end with an error within their time limit, and the next run must resume from a
 step that verifies. The last run, with another number of processes, must end like a run without interruption (the
