@@ -44,7 +44,8 @@ class Cursor {
   }
   /// Returns the next `n` bytes without advancing.
   Result<const std::byte*> peek(std::size_t n) {
-    if (at_ >= begin_ && n <= filled_ && at_ - begin_ <= filled_ - n) return buffer_->data() + (at_ - begin_);
+    if (buffer_ != nullptr && at_ >= begin_ && n <= filled_ && at_ - begin_ <= filled_ - n)
+      return buffer_->data() + (at_ - begin_);
     if (n > left()) return beyond(n);
     if (!view_.empty()) return view_.data() + at_;
     STELE_TRY(fill(n));

@@ -478,7 +478,7 @@ class Convert(InFolder):
             self.assertEqual(child.stderr.read(), b"stele: interrupted\n")
 
     def test_losses_are_errors(self):
-        status, _, err = run("convert", DIGITS_PT, self.path("x.h5"))
+        status, _, err = run("convert", DIGITS_PT, self.path("x.caffemodel"))
         self.assertEqual(status, 2)
         model = next(p for p in data("archive").glob("*.zip") if "optimizer" in document("inspect", p))
         status, _, err = run("convert", model, self.path("x.safetensors"))
