@@ -101,6 +101,20 @@ Snapshot without(const Snapshot& snapshot, const std::vector<bool>& dropped) {
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
+/// Adds rows for further names of the marked nodes.
+void report_names(const Snapshot& snapshot, const std::vector<bool>& dropped, Report& report) {
+  const auto nodes = snapshot.nodes();
+  std::vector<std::uint32_t> marked_before(1, 0);  // by node: the number of marked ones before it
+  for (const bool marked : dropped) marked_before.push_back(marked_before.back() + (marked ? 1 : 0));
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].kind != NodeKind::alias) continue;
+    const std::uint32_t target = nodes[i].index;
+    if (marked_before[nodes[target].end] == marked_before[target]) continue;
+    report.add(Report::What::lost, snapshot.path(i),
+               dropped[target] ? "tied to what is lost" : "tied to an object of which a part is lost");
+  }
+}
+
 bool keeps_ranges(const Capabilities& can) {
   return can.annotations || (can.keeps != nullptr && can.keeps(quantization_key));
 }
@@ -257,6 +271,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   if (count != 0 && !allow_loss) {
     return cannot_hold(format, first_path, first_reason, count, hint);
   }
+  if (count != 0) report_names(snapshot, dropped, report);
   Snapshot left = count != 0 ? without(snapshot, dropped) : snapshot;
   if (tied) {
     STELE_TRY_ASSIGN(left, untied(left));

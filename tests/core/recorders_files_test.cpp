@@ -321,6 +321,8 @@ STELE_TEST_EACH_RECORDER("recorders: from one format to another without a module
     CAPTURE(format->name());
     const Capabilities& has = format->capabilities();
     if (!has.values || !has.aliases || has.max_rank < 9) continue;  // not for all of it
+    const std::string_view name = format->name();
+    if (name == "hdf5" || name == "keras" || name == "zarr") continue;  // not for empty names
     const TempDir dir;
     const std::string path = dir / ("model" + std::string(format->extension()));
     SaveOptions options = quick();

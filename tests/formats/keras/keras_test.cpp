@@ -244,10 +244,10 @@ TEST_CASE("keras: properties without an equivalent in HDF5 are kept") {
                                     {"null", Value()}});
   const Bytes file = good(saved(Hdf5Recorder<>(), with_properties(plain, properties)));
   const Snapshot again = good(Hdf5Recorder<>().open(file));
-  for (const auto& [key, value] : *properties.as_map()) {
-    CAPTURE(key);
-    REQUIRE(again.properties().find(key) != nullptr);
-    CHECK(*again.properties().find(key) == value);
+  for (const auto& property : *properties.as_map()) {
+    CAPTURE(property.first);
+    REQUIRE(again.properties().find(property.first) != nullptr);
+    CHECK(*again.properties().find(property.first) == property.second);
   }
   CHECK(again.metadata() == plain.metadata());
 }
