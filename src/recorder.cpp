@@ -244,6 +244,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
         guess ? maybe_lost(i) : drop(i, "a container without tensors");
       }
       if (nodes[i].kind != NodeKind::alias || can.aliases) continue;
+      if (nodes[i].index < dropped.size() && dropped[nodes[i].index]) continue;
       report.add(Report::What::lost, snapshot.path(i), "its tie: written again");
       tied = true;
     }
@@ -268,10 +269,10 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
     report.add(Report::What::lost, "", "the properties " + properties);
     if (!allow_loss && count == 0) return cannot_hold(format, "", "the properties " + properties, 1);
   }
+  if (count != 0) report_names(snapshot, dropped, report);
   if (count != 0 && !allow_loss) {
     return cannot_hold(format, first_path, first_reason, count, hint);
   }
-  if (count != 0) report_names(snapshot, dropped, report);
   Snapshot left = count != 0 ? without(snapshot, dropped) : snapshot;
   if (tied) {
     STELE_TRY_ASSIGN(left, untied(left));

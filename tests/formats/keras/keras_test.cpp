@@ -235,7 +235,8 @@ TEST_CASE("keras: every dtype that HDF5 holds comes back, and names and metadata
 }
 
 TEST_CASE("keras: properties without an equivalent in HDF5 are kept") {
-  const Snapshot plain = good(Hdf5Recorder<>().open(bytes_of(golden("conv.weights.h5"))));
+  const std::string weights = golden("conv.weights.h5");
+  const Snapshot plain = good(Hdf5Recorder<>().open(bytes_of(weights)));
   const Value properties(Value::Map{{"list", Value(Value::List{Value(1), Value("a")})},
                                     {"map", Value(Value::Map{{"x", Value(2)}})},
                                     {"many", Value(Value::List(20'000, Value(0.5)))},
