@@ -110,7 +110,7 @@ class NetworkReader {
           blob.has_shape = true;
           return each(f.message(), [&](Fields& dim) -> Status {
             if (dim.field() != 1) return {};
-            STELE_TRY(take(3 * 8 * (dim.is_number() ? 1 : dim.size())));
+            STELE_TRY(take(3 * sizeof(std::int64_t) * (dim.is_number() ? 1 : dim.size())));
             return dim.integers(blob.shape);
           });
         case blob_field::data:

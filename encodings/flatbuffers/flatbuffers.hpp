@@ -52,7 +52,7 @@ class Reader {
   /// Returns the first error. Errors: malformed, those of the source.
   Status status() const { return error_ ? Status(*error_) : Status(); }
   /// Keeps an error, unless there is one.
-  void fail(std::uint64_t at, std::string_view what, std::string_view expected = {}, std::string found = {});
+  void fail(std::uint64_t at, std::string_view what, std::string_view expected = {}, const std::string& found = {});
 
   Table root() { return follow(0); }
   /// Returns a field; `otherwise` if it is absent.

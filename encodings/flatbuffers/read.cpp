@@ -10,10 +10,10 @@ Reader::Reader(SourcePtr source, std::uint64_t size)
   if (memory_ != nullptr) view_ = memory_->view();
 }
 
-void Reader::fail(std::uint64_t at, std::string_view what, std::string_view expected, std::string found) {
+void Reader::fail(std::uint64_t at, std::string_view what, std::string_view expected, const std::string& found) {
   if (error_) return;
   error_ = Error(Errc::malformed, std::string(what)).file(source_->name()).offset(at);
-  if (!expected.empty()) error_ = std::move(*error_).expected(std::string(expected)).found(std::move(found));
+  if (!expected.empty()) error_ = std::move(*error_).expected(std::string(expected)).found(found);
 }
 
 void Reader::copy(std::uint64_t at, std::span<std::byte> out) {

@@ -147,7 +147,7 @@ Result<Type> parse_type(In& in, int depth) {
       type.reason = "text";
       break;
     case opaque:
-      in.take(((flags & 0xff) + 7) / 8 * 8);
+      in.take((std::uint64_t{flags & 0xff} + 7) / 8 * 8);
       type.opaque = true;
       type.reason = "elements without a type";
       break;

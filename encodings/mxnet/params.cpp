@@ -73,7 +73,7 @@ class ParamsReader {
           .expected("at most " + std::to_string(max_rank))
           .found(std::to_string(rank));
     }
-    if (!memory_.take(3 * rank * sizeof(Extent))) return too_many();
+    if (!memory_.take(3 * std::uint64_t{rank} * sizeof(Extent))) return too_many();
     bool known = true;
     for (std::uint32_t i = 0; i < rank; ++i) {
       STELE_TRY_ASSIGN(const E extent, in_.little<E>());

@@ -13,7 +13,7 @@ namespace stele::inline v0::detail::ncnn {
 namespace {
 
 constexpr std::uint32_t f16_tag = 0x01306b47, i8_tag = 0x000d4b38, f32_tag = 0x0002c056, no_tag = 0;
-constexpr std::uint64_t tag_bytes = 4, codebook_bytes = 256 * 4;
+constexpr std::uint64_t tag_bytes = 4, codebook_bytes = 1024;
 
 /// Reads elements through the codebook at `number`.
 Status read_codebook(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,

@@ -431,7 +431,7 @@ class HierarchyReader {
     return {};
   }
 
-  Status v3(const std::string& path, Value document) {
+  Status v3(const std::string& path, const Value& document) {
     STELE_TRY(version(path, document, 3));
     STELE_TRY(admit(path));
     Value attributes;

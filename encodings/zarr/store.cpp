@@ -54,7 +54,7 @@ Result<std::shared_ptr<const Store>> open_folder_store(const std::shared_ptr<con
     keys.push_back(file.substr(prefix.size()));
   }
   return std::shared_ptr<const Store>(std::make_shared<const FolderStore>(
-      within != nullptr ? std::move(within) : folder, std::string(prefix), std::move(keys), std::move(name)));
+      within != nullptr ? within : folder, std::string(prefix), std::move(keys), std::move(name)));
 }
 
 Result<std::string> read_text(const Store& store, std::size_t key) {

@@ -308,7 +308,8 @@ class ProgramReader {
         continue;
       }
       if (type == "constexpr_cast" && key == "output_dtype") continue;
-      STELE_TRY_ASSIGN(std::string added, add(key == first ? name : name + "." + key, std::move(value)));
+      STELE_TRY_ASSIGN(std::string added,
+                       add(key == first ? name : std::string(name).append(".").append(key), std::move(value)));
       if (key == first) scaled.codes = added;
       if (key == "scale") scaled.scale = added;
       if (key == "zero_point" || key == "offset") scaled.zero = added;

@@ -105,7 +105,7 @@ constexpr LeafOps packed_ops{
 
 class Reader {
  public:
-  Reader(SourcePtr source, const Limits& limits)
+  Reader(const SourcePtr& source, const Limits& limits)
       : in_(source, source->size()), memory_(limits, source->size(), index_rate::entry) {}
 
   Result<Snapshot> run() {

@@ -86,7 +86,7 @@ class Writer {
     if (level_ != 0) compressor_.emplace(level_);
   }
 
-  Status run(std::map<std::string, std::string> metadata, const Workers& workers) {
+  Status run(const std::map<std::string, std::string>& metadata, const Workers& workers) {
     const LeafPaths paths(*snapshot_.data());
     std::vector<std::string> names;
     std::set<std::string> groups, arrays;
