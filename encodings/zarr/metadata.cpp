@@ -395,7 +395,7 @@ class HierarchyReader {
 
   Status with_document(const std::string& path, std::string_view name, std::size_t key) {
     STELE_TRY_ASSIGN(Value document, read_json(store_, key, memory_));
-    if (name == v3_key) return v3(path, std::move(document));
+    if (name == v3_key) return v3(path, document);
     Value attributes;
     if (const auto beside = store_.find(join(path, attributes_key))) {
       auto read = read_json(store_, *beside, memory_);

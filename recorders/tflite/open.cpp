@@ -392,7 +392,7 @@ bool TfliteFormat::recognises(std::span<const std::byte> head, std::uint64_t /*s
 }
 
 Result<Snapshot> TfliteFormat::open(SourcePtr source, const OpenContext& context) const {
-  return detail::in_host_order(detail::tflite::Reader(std::move(source), context.options().limits).run());
+  return detail::in_host_order(detail::tflite::Reader(source, context.options().limits).run());
 }
 
 Status TfliteFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {

@@ -232,7 +232,7 @@ Status ZarrFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   }
   STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
   STELE_TRY(detail::add_flat_key(metadata, std::move(extras)));
-  return zarr::Writer(snapshot, options_, *bundle).run(std::move(metadata), detail::workers_of(options));
+  return zarr::Writer(snapshot, options_, *bundle).run(metadata, detail::workers_of(options));
 }
 
 }  // namespace stele::inline v0
