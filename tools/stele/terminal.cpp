@@ -109,7 +109,8 @@ constexpr Spelling spellings[] = {
     {"download the file, or raise remote::Options::whole_file", "download the file"},
     {"raise remote::Options::part_bytes", "pass --shard SIZE"},
     {"save to another folder, or set FileSinkOptions::allow_nonatomic", "save to another folder"},
-    {"resume with stele::mpi::CheckpointManager, which may run as one process", "resume the run, and save a whole step"},
+    {"resume with stele::mpi::CheckpointManager, which may run as one process",
+     "resume the run, and save a whole step"},
     {"read a FIFO or device as a stream, with stele::spool", "pass it as standard input: - instead of the name"},
 };
 
