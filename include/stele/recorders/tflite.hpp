@@ -1,5 +1,5 @@
-// Models of TensorFlow Lite (LiteRT), `.tflite`; read-only: a FlatBuffer with operators and tensors, whose constants are
-// the parameters (docs/formats/tflite.md).
+// Models of TensorFlow Lite (LiteRT), `.tflite`; read-only: a FlatBuffer with operators and tensors, whose constants
+// are the parameters (docs/formats/tflite.md).
 #pragma once
 
 #include "stele/recorder.hpp"
