@@ -12,10 +12,10 @@ namespace {
 
 // A network with one layer `a` of the type Bias, whose blob has the element 1.
 constexpr std::string_view network(
-    "\xa2\x06\x13\x0a\x01"
+    "\xa2\x06\x16\x0a\x01"
     "a\x12\x04"
-    "Bias\x3a\x08\x2a\x04\x00\x00\x80\x3f\x08\x01",
-    22);
+    "Bias\x3a\x0b\x2a\x04\x00\x00\x80\x3f\x3a\x03\x0a\x01\x01",
+    25);
 
 }  // namespace
 
