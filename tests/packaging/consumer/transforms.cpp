@@ -1,6 +1,7 @@
 // The transforms alone: a snapshot's names and layouts changed.
 #include <stele/record.hpp>
 #include <stele/transform.hpp>
+#include <stele/transforms/keras.hpp>
 #include <stele/transforms/lora.hpp>
 #include <stele/transforms/pytorch.hpp>
 
@@ -14,6 +15,7 @@ int main() {
   const std::vector rules = {stele::pytorch::linear_in_out("Linear")};
   const stele::Snapshot torch = stele::pytorch::restore(snapshot, rules).value();
   check(stele::load<Model>(stele::pytorch::adapt<Model>(torch, rules).value()).value(), "pytorch.hpp");
+  check(stele::load<Model>(stele::keras::to_pytorch(snapshot, {}).value()).value(), "keras.hpp");
   check(stele::load<Model>(stele::merge_lora(snapshot, stele::Snapshot(), {}).value()).value(), "lora.hpp");
   return 0;
 }
