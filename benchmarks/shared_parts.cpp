@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,6 +69,25 @@ File file_of(std::string_view format, std::string_view bytes, std::string_view s
   put(*bundle, name, bytes);
   if (!side_file.empty()) put(*bundle, "side", side_file);
   return {found, bundle->open(name).value()};
+}
+
+/// Returns a file with a second one beside it, of the same stem.
+File pair_of(std::string_view format, std::string_view bytes, const std::string& ending, std::string_view beside) {
+  const auto bundle = memory_bundle();
+  const Format* const found = find_format(format);
+  const std::string name = "model" + std::string(found->extension());
+  put(*bundle, name, bytes);
+  put(*bundle, "model" + ending, beside);
+  return {found, bundle->open(name).value()};
+}
+
+/// Returns numbers of 32 bits, little-endian.
+std::string i32(std::initializer_list<std::size_t> numbers) {
+  std::string bytes;
+  for (const std::size_t n : numbers) {
+    for (int i = 0; i < 4; ++i) bytes += static_cast<char>(n >> 8 * i & 0xff);
+  }
+  return bytes;
 }
 
 // ---- files of a format's own writer
@@ -239,6 +259,51 @@ std::vector<Kind> all_kinds() {
     }
     return File{find_format("tensor-bundle"), files.bundle()->open("x.index").value()};
   });
+  add("caffe layers", "caffe", [](std::size_t n) {
+    std::string all;
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::string name = numbered("layer_", i);
+      const std::string layer = "\x0a" + std::string(1, static_cast<char>(name.size())) + name +
+                                "\x12\x04"
+                                "Bias\x3a\x0b\x2a\x04" +
+                                std::string(4, '\0') + "\x3a\x03\x0a\x01\x01";
+      all += "\xa2\x06" + std::string(1, static_cast<char>(layer.size())) + layer;
+    }
+    return file_of("caffe", all);
+  });
+  add("darknet sections", "darknet", [](std::size_t n) {
+    std::string network = "[net]\ninputs=1\n";
+    for (std::size_t i = 0; i < n; ++i) network += "[connected]\noutput=1\nactivation=linear\n";
+    return pair_of("darknet", i32({0, 2, 0, 0, 0}) + std::string(8 * n, '\0'), ".cfg", network);
+  });
+  add("ncnn layers", "ncnn", [](std::size_t n) {
+    const std::string count = std::to_string(n + 1);
+    std::string layers = "7767517\n" + count + " " + count + "\nInput in 0 1 in\n";
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::string name = numbered("b", i);
+      layers += "Bias " + name + " 1 1 in " + name + " 0=1\n";
+    }
+    return pair_of("ncnn", layers, ".bin", std::string(4 * n, '\0'));
+  });
+  add("openvino constants of one place", "openvino", [](std::size_t n) {
+    std::string graph = "<?xml version=\"1.0\"?>\n<net name=\"m\" version=\"11\">\n<layers>\n";
+    for (std::size_t i = 0; i < n; ++i) {
+      graph += "<layer id=\"" + std::to_string(i) + "\" name=\"" + numbered("c", i) +
+               "\" type=\"Const\" version=\"opset1\"><data element_type=\"f32\" shape=\"1\" offset=\"0\" size=\"4\"/>"
+               "<output><port id=\"0\" precision=\"FP32\"><dim>1</dim></port></output></layer>\n";
+    }
+    return pair_of("openvino", graph + "</layers>\n<edges>\n</edges>\n</net>\n", ".bin", std::string(4, '\0'));
+  });
+  add("whisper tensors", "whisper", [](std::size_t n) {
+    std::string all = i32({0x67676d6c, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 0, 2, 1, 0, 0, 0});
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::string name = numbered("encoder.weight_", 1'000'000 + i);  // in the order of names
+      all += i32({1, name.size(), 0, 1}) + name + std::string(4, '\0');
+    }
+    return file_of("whisper", all);
+  });
+  // Only the tests make files of these formats.
+  made = {"coreml", "orbax", "pickle", "pte", "tflite"};
   for (const Kind& kind : kinds) made.insert(kind.format);
   for (const Format* format : formats()) {
     if (format->writes()) {

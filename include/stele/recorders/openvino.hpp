@@ -1,6 +1,7 @@
 // OpenVINO IR: the constants of a model. Two files with one stem (https://docs.openvino.ai, "OpenVINO IR format"):
 //
-//  1. NAME.xml: the graph. <layer id name type="Const"><data element_type shape offset size/> is a constant.
+//  1. NAME.xml: the graph. An element `data` in a `layer` of the type Const, with element_type, shape, offset and size,
+//  is a constant.
 //  2. NAME.bin: the elements of the constants, row-major, little-endian. It has no header.
 #pragma once
 
