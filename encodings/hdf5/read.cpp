@@ -60,7 +60,7 @@ struct Link {
   std::string reason{};  // why the link is not followed
 };
 
-/// What the providers of a file point to.
+/// The state that the providers of a file share.
 struct Keeper {
   SourcePtr source;
   std::deque<ChunkedLeaf> leaves{};

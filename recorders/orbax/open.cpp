@@ -328,7 +328,7 @@ class Reader {
   std::map<std::string, std::string> metadata_;
   Skipped skipped_;
   std::uint64_t capacity_ = 0;
-  // Of the current item.
+  // The members below belong to the current item.
   std::shared_ptr<const Store> store_;
   std::shared_ptr<Arrays> arrays_;
   std::map<std::string, Array> by_name_;

@@ -172,7 +172,7 @@ class Tree {
       table.erase(name);
     }
     if (has_slices) STELE_TRY(add_joined(slices, parts, table));
-    // What remains names no tensor of this dict.
+    // The remaining names belong to no tensor of this dict.
     for (const auto& [key, name] : table) {
       const Segment table_path(path_, names_key);
       const Segment below(path_, key);
