@@ -19,8 +19,9 @@
 
 namespace stele::inline v0 {
 
-class Format;  // stele/format.hpp
-class Report;  // stele/report.hpp
+class Format;    // stele/format.hpp
+class Report;    // stele/report.hpp
+class Transfer;  // stele/transfer.hpp
 
 /// Limits of the memory that a file can request. The default, 0, allows the maximum that a valid file of its size and
 /// format can contain (docs/faults.md lists the factors).
@@ -80,6 +81,10 @@ struct LoadOptions {
   bool rebuild = false;
   /// When loading in place, skips the pass that verifies all data before the module is changed.
   bool trust_data = false;
+  /// When loading in place, reads tensors into new memory and exchanges it for the old after the last one, instead of
+  /// that pass: the data is read once, and there is memory for both. Only tensors that cannot get new memory (arrays,
+  /// spans, views) are verified first. An error (invalid_argument) together with `rebuild`.
+  bool new_memory = false;
   /// Number conversions that are errors unless allowed here.
   ConvertRules convert{};
   /// Reads quantized tensors as f32 (stele/quantize.hpp) instead of integers.
@@ -97,6 +102,9 @@ struct LoadOptions {
   /// Thread pool, not owned. If null, the load starts its threads.
   Executor* executor = nullptr;
   ProgressCallback progress{};
+  /// Copies to tensors of devices (docs/guide/devices.md), not owned. If null, such tensors are written by write() of
+  /// their tensor_traits, or are an error (invalid_argument).
+  Transfer* transfer = nullptr;
   /// Receives the rows of the load, also if it fails (Error::report() has them too). Not owned; null: no report.
   Report* report = nullptr;
 };
@@ -137,6 +145,9 @@ struct SaveOptions {
   /// Thread pool, not owned. If null, the save starts its threads.
   Executor* executor = nullptr;
   ProgressCallback progress{};
+  /// Copies from tensors of devices, not owned. If null, such tensors are read by read() of their tensor_traits, or are
+  /// an error (invalid_argument).
+  Transfer* transfer = nullptr;
   /// Writes nothing; the Report lists the data that would be lost.
   bool dry_run = false;
 };

@@ -226,6 +226,12 @@ class Tensor {
 ///     static void part(T&, element* data, const Shape&, std::shared_ptr<void> block);  // owns a part of a block
 ///     static void reset(T&);                                   // makes it unset again; without it, t = T()
 ///     static bool place(const T&, Shape& global, Shape& start);  // T is a box of a larger tensor (Sharded)
+///   and, for memory of devices (docs/guide/devices.md):
+///     static Location location(const T&);                      // where data() points, if not to main memory
+///     static void part(T&, element* data, const Shape&, std::shared_ptr<void> block, Location);  // instead of resize
+///   or, for a tensor with all its elements on each of several devices:
+///     static std::vector<std::pair<Location, element*>> replicas(T&);  // instead of location; part() for each
+///   With read() and write() too, such a tensor needs no Transfer.
 ///
 /// Any member may throw.
 template <class T, class Enable = void>

@@ -70,6 +70,12 @@ struct TensorTable {
       contiguous || requires(const T& t, std::span<element> s) { traits::read(t, std::uint64_t{}, s); },
       "stele: tensor_traits<T> needs data(), or read() and write()");
 
+  static constexpr bool on_devices =
+      requires(const T& t) { traits::location(t); } || requires(T & t) { traits::replicas(t); };
+  static constexpr bool owns_parts =
+      requires(T & t, element * e, const Shape& s) { traits::part(t, e, s, nullptr, Location()); } ||
+      requires(T & t, std::byte * b, const Shape& s) { traits::part(t, b, s, DType::none, nullptr, Location()); };
+
   static T& get(void* p) { return *static_cast<T*>(p); }
   static const T& get(const void* p) { return *static_cast<const T*>(p); }
   static void shape(const void* p, Shape& out) { out.assign(as_span(traits::shape(get(p)))); }
@@ -107,12 +113,46 @@ struct TensorTable {
   static void take(void* p, void* from) {
     if constexpr (std::is_move_assignable_v<T>) get(p) = std::move(get(from));
   }
+  static void* create() { return new T(); }
+  static void destroy(void* p) { delete static_cast<T*>(p); }
+  static void locations(const void* p, void* context, void (*visit)(void*, Location, std::byte*)) {
+    T& t = *static_cast<T*>(const_cast<void*>(p));
+    if constexpr (requires { traits::replicas(t); }) {
+      for (const auto& [where, data] : traits::replicas(t)) visit(context, where, reinterpret_cast<std::byte*>(data));
+    } else {
+      visit(context, traits::location(t), reinterpret_cast<std::byte*>(traits::data(t)));
+    }
+  }
+  static void part_of_device(void* p, std::byte* d, const Shape& shape, DType dtype, std::shared_ptr<void> block,
+                             Location where) {
+    if constexpr (encoded) {
+      traits::part(get(p), d, shape, dtype, std::move(block), where);
+    } else {
+      static_cast<void>(dtype);
+      traits::part(get(p), reinterpret_cast<element*>(d), shape, std::move(block), where);
+    }
+  }
 
   /// Adds the operations for loading.
   static constexpr void complete(TensorOps& ops) {
-    if constexpr (encoded || requires(T & t, const Shape& s) { traits::resize(t, s); }) {
-      ops.resize = resize;
+    if constexpr (on_devices) {
+      ops.locations = locations;
+      if constexpr (owns_parts) ops.part_of_device = part_of_device;
+      if constexpr (requires(const T& t, std::span<element> s) { traits::read(t, std::uint64_t{}, s); }) {
+        ops.read = read;
+        ops.write = write;
+      }
+    }
+    constexpr bool resizes =
+        requires(T & t, const Shape& s) { traits::resize(t, s); } ||
+        requires(T & t, const Shape& s) { traits::resize(t, s, DType::none); };
+    if constexpr (resizes) ops.resize = resize;
+    if constexpr (resizes || owns_parts) {
       ops.unset = unset;
+      if constexpr (std::is_default_constructible_v<T> && std::is_move_assignable_v<T>) {
+        ops.create = create;
+        ops.destroy = destroy;
+      }
       if constexpr (requires(T & t) { traits::reset(t); }) {
         ops.reset = [](void* p) { traits::reset(get(p)); };
       } else if constexpr (std::is_default_constructible_v<T> && std::is_move_assignable_v<T>) {
@@ -124,7 +164,9 @@ struct TensorTable {
         ops.fresh_shape = [](Shape& out) { out = traits::shape(*std::make_unique<T>()); };
       }
     }
-    if constexpr (encoded || requires(T & t, element * e, const Shape& s) { traits::adopt(t, e, s, nullptr); }) {
+    if constexpr (
+        requires(T & t, element * e, const Shape& s) { traits::adopt(t, e, s, nullptr); } ||
+        requires(T & t, std::byte * b, const Shape& s) { traits::adopt(t, b, s, nullptr, DType::none); }) {
       ops.adopt = adopt;
     }
     if constexpr (requires(T & t, element * e, const Shape& s) { traits::part(t, e, s, nullptr); }) ops.part = part;

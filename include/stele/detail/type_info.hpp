@@ -11,6 +11,7 @@
 
 #include "stele/config.hpp"
 #include "stele/dtype.hpp"
+#include "stele/location.hpp"
 #include "stele/node.hpp"
 #include "stele/param.hpp"
 #include "stele/shape.hpp"
@@ -77,7 +78,8 @@ struct TensorOps {
   std::int16_t rank = -1;     // -1: known at run time
   bool fixed_shape = false;
   void (*shape)(const void* object, Shape& out) = nullptr;
-  // Contiguous types have `data`; other types have `read` and `write`, for elements in row-major order.
+  // Contiguous types have `data`; other types have `read` and `write`, for elements in row-major order. Types with
+  // `locations` may have all three.
   std::byte* (*data)(void* object) = nullptr;
   void (*read)(const void* object, std::uint64_t first, std::size_t count, std::byte* out) = nullptr;
   void (*write)(void* object, std::uint64_t first, std::size_t count, const std::byte* in) = nullptr;
@@ -92,6 +94,15 @@ struct TensorOps {
   /// Makes the tensor the owner of a part of `block`, aligned to 64 bytes.
   void (*part)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<void> block) = nullptr;
   void (*take)(void* object, void* from) = nullptr;       // moves a tensor of the same type
+  void* (*create)() = nullptr;                            // an unset tensor, without its Param
+  void (*destroy)(void* object) = nullptr;                // deletes what create() returned
+  /// Calls `visit` for each memory that has all elements of the tensor; null data: it has none yet. Absent: `data` is
+  /// in main memory.
+  void (*locations)(const void* object, void* context,
+                    void (*visit)(void* context, Location where, std::byte* data)) = nullptr;
+  /// Makes the tensor the owner of a part of `block`, memory of a device, aligned to 256 bytes.
+  void (*part_of_device)(void* object, std::byte* data, const Shape& shape, DType dtype, std::shared_ptr<void> block,
+                         Location where) = nullptr;
   std::optional<ParamId>* (*id)(void* object) = nullptr;  // Param only
   /// Sharded only: the shape of the whole tensor, and the first index of this part along each axis. Returns false if
   /// the tensor has no place yet.
