@@ -47,7 +47,7 @@ class FolderPlace final : public Place {
     return found;
   }
   Result<Manifest> manifest(std::int64_t step, Check check) const override {
-    STELE_TRY_ASSIGN(const Location folder, open_folder(path(step)));
+    STELE_TRY_ASSIGN(const FilePlace folder, open_folder(path(step)));
     STELE_TRY_ASSIGN(Manifest found, read_manifest(folder, step));
     STELE_TRY(this->check(found, check));
     return found;

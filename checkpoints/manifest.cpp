@@ -148,7 +148,7 @@ Result<Manifest> from_value(const Value& root) {
 
 /// Checks that a file of a step is a regular file in the step's folder. After this check, an error (io) when opening it
 /// comes from the machine, not from the step.
-Status check_regular(const Location& place) {
+Status check_regular(const FilePlace& place) {
   STELE_TRY_ASSIGN(const os::Info info, os::status_beneath(place.os()));
   if (info.kind == os::Kind::regular || info.kind == os::Kind::missing) return {};
   return Error(Errc::malformed, "a file of the step is not a regular file in its folder").file(place.name);
@@ -273,13 +273,13 @@ Status check_nothing_else(const Bundle& folder) {
   return {};
 }
 
-Result<Location> open_folder(const std::string& path) {
+Result<FilePlace> open_folder(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   STELE_TRY_ASSIGN(const os::Folder above,
                    os::open_folder({nullptr, path.substr(0, slash + 1), path.substr(0, slash)}));
   auto folder = os::open_below(above, path.substr(slash + 1));
   if (!folder) return std::move(folder).error().file(path);
-  return Location{std::make_shared<const os::Folder>(*std::move(folder)), "", path};
+  return FilePlace{std::make_shared<const os::Folder>(*std::move(folder)), "", path};
 }
 
 Result<Manifest> read_manifest_of(const Source& source, std::int64_t step) {
@@ -291,8 +291,8 @@ Result<Manifest> read_manifest_of(const Source& source, std::int64_t step) {
       .found(std::to_string(manifest.info.step));
 }
 
-Result<Manifest> read_manifest(const Location& folder, std::int64_t step) {
-  const Location place = folder / manifest_name;
+Result<Manifest> read_manifest(const FilePlace& folder, std::int64_t step) {
+  const FilePlace place = folder / manifest_name;
   const std::string& path = place.name;
   return guarded(path, [&]() -> Result<Manifest> {
     STELE_TRY(check_regular(place));
@@ -333,7 +333,7 @@ Status check_contents(const Bundle& bundle, const std::string& name, const Manif
       .found(json::hex(now.xxh3));
 }
 
-Status check_files(const Location& folder, const Manifest& manifest, bool contents) {
+Status check_files(const FilePlace& folder, const Manifest& manifest, bool contents) {
   const auto bundle = folder_bundle(folder, {}, false);
   for (const ManifestFile& file : manifest.files) {
     STELE_TRY(check_regular(folder / file.name));

@@ -31,7 +31,7 @@ struct ManifestFile {
 
 struct Manifest {
   StepInfo info;
-  Location folder{};                                             // set only for a step that was read
+  FilePlace folder{};                                             // set only for a step that was read
   std::string checkpoint{};                                      // the single file of a CheckpointFormat; else empty
   std::string parameters{};                                      // file or folder with the parameters; else empty
   std::vector<std::pair<std::string, std::string>> optimizer{};  // key and file of each kind of state
@@ -62,11 +62,11 @@ inline bool is_of_machine(const Error& error) {
 
 /// Opens the folder of a step, which must not be a link. Its files are looked up relative to this folder: a link that
 /// leads out of it is an error. Errors: not_found, io.
-Result<Location> open_folder(const std::string& path);
+Result<FilePlace> open_folder(const std::string& path);
 /// Reads a manifest. Errors: limit, malformed (of another step), io, and those of parse_manifest().
 Result<Manifest> read_manifest_of(const Source& source, std::int64_t step);
 /// Reads the manifest of a step's folder. Errors: not_found, limit, io, and those of parse_manifest().
-Result<Manifest> read_manifest(const Location& folder, std::int64_t step);
+Result<Manifest> read_manifest(const FilePlace& folder, std::int64_t step);
 /// Lists the files of a step, except the manifest, with their checksums.
 Result<std::vector<ManifestFile>> list_files(const Bundle& folder);
 /// Errors: truncated.
@@ -75,7 +75,7 @@ Status check_size(const ManifestFile& file, std::uint64_t bytes, const std::stri
 Status check_contents(const Bundle& bundle, const std::string& name, const ManifestFile& file, const std::string& path);
 /// Checks that the step has the files of the manifest with their sizes, and, if `contents` is true, with their
 /// checksums. Errors: not_found, truncated, checksum, malformed (not a regular file), io.
-Status check_files(const Location& folder, const Manifest& manifest, bool contents);
+Status check_files(const FilePlace& folder, const Manifest& manifest, bool contents);
 
 /// Checks that a step's folder contains only its manifest and the files that the manifest lists. Errors: exists, and
 /// those of parse_manifest().

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/parallel.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/device_leaves.hpp"
 #include "snapshot/module_leaf.hpp"
 
 namespace stele::inline v0::detail::steps {
@@ -45,9 +47,22 @@ struct Copy {
   std::size_t size;
 };
 
+struct Copies {
+  std::vector<Copy> host;
+  std::vector<DeviceCopy> device;
+  Transfer* transfer;
+};
+
+/// Returns a leaf's tensor if a Transfer copies it.
+std::optional<OnDevice> copied_by_transfer(const LeafView& leaf, const Transfer* transfer) {
+  const TensorOps* ops = module_tensor_ops(leaf.provider());
+  if (ops == nullptr || transfer == nullptr || leaf.byte_size() == 0) return std::nullopt;
+  return device_of(*ops, leaf.provider().at);
+}
+
 /// Points the leaves of a copy of `snapshot` into `block`, and removes the used part from `block`. Appends the pending
 /// copies to `copies`.
-Result<Snapshot> stage(const Snapshot& snapshot, std::span<std::byte>& block, std::vector<Copy>& copies) {
+Result<Snapshot> stage(const Snapshot& snapshot, std::span<std::byte>& block, Copies& copies) {
   auto data = derived_data(snapshot);
   ReadContext context;
   for (std::size_t i = 0; i < data->leaves.size(); ++i) {
@@ -56,12 +71,14 @@ Result<Snapshot> stage(const Snapshot& snapshot, std::span<std::byte>& block, st
     const std::span<std::byte> to = block.first(size);
     block = block.subspan(static_cast<std::size_t>(padded(size)));
     const auto from = leaf.view();
-    if (from.empty() && size != 0) {
+    if (const auto device = copied_by_transfer(leaf, copies.transfer)) {
+      copies.device.push_back({to.data(), device->data, size, device->where});
+    } else if (from.empty() && size != 0) {
       Into into(to);
       STELE_TRY(leaf.stream(into, context));
     }
     for (std::size_t at = 0; at < from.size(); at += copy_size) {
-      copies.push_back({from.data() + at, to.data() + at, std::min<std::size_t>(copy_size, from.size() - at)});
+      copies.host.push_back({from.data() + at, to.data() + at, std::min<std::size_t>(copy_size, from.size() - at)});
     }
     data->leaves[i].provider = {&element_leaf_ops, to.data(), 0};
   }
@@ -75,27 +92,32 @@ Result<Snapshot> stage(const Snapshot& snapshot, std::span<std::byte>& block, st
 
 }  // namespace
 
-Bytes StagingMemory::take(std::uint64_t bytes) {
+Result<Block> StagingMemory::take(std::uint64_t bytes) {
   std::unique_lock lock(mutex_);
   freed_.wait(lock, [&] { return used_ == 0 || (max_bytes_ != 0 && used_ + bytes <= max_bytes_); });
-  const auto fits = [&](const Bytes& block) { return block.size() >= bytes && block.size() <= bytes + bytes / 4; };
+  const auto fits = [&](const Block& block) { return block.size >= bytes && block.size <= bytes + bytes / 4; };
   const auto found = std::find_if(free_.begin(), free_.end(), fits);
-  Bytes block;
+  Block block;
   if (found != free_.end()) {
     block = std::move(*found);
     free_.erase(found);
   } else {
     free_.clear();  // the checkpoint's size has changed
-    block = Bytes(static_cast<std::size_t>(bytes));
+    block.size = static_cast<std::size_t>(bytes);
+    if (transfer_ != nullptr) {
+      STELE_TRY_ASSIGN(block.locked, transfer_->allocate_host(block.size));
+    } else {
+      block.own = Bytes(block.size);
+    }
   }
-  used_ += block.size();
+  used_ += block.size;
   return block;
 }
 
-void StagingMemory::give_back(Bytes block) noexcept {
+void StagingMemory::give_back(Block block) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    used_ -= block.size();
+    used_ -= block.size;
     // If the list cannot grow, the block is released.
     static_cast<void>(guarded([&]() -> Status {
       free_.push_back(std::move(block));
@@ -111,15 +133,21 @@ std::uint64_t staging_size(const Checkpoint& checkpoint) {
   return bytes;
 }
 
-Result<Checkpoint> staged(const Checkpoint& checkpoint, std::span<std::byte> block, const Workers& workers) {
-  std::vector<Copy> copies;
+Result<Checkpoint> staged(const Checkpoint& checkpoint, std::span<std::byte> block, const Workers& workers,
+                          Transfer* transfer) {
+  Copies copies{{}, {}, transfer};
+  if (transfer != nullptr) STELE_TRY(transfer->begin());
   Checkpoint copy{{}, checkpoint.graph, checkpoint.training, {}};
   STELE_TRY_ASSIGN(copy.parameters, stage(checkpoint.parameters, block, copies));
   for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
     STELE_TRY_ASSIGN(Snapshot kind, stage(arrays, block, copies));
     copy.optimizer.set_snapshot(key, std::move(kind));
   }
-  parallel(workers, copies.size(), [&](std::size_t i) { std::memcpy(copies[i].to, copies[i].from, copies[i].size); });
+  parallel(workers, copies.host.size(), [&](std::size_t i) {
+    const Copy& one = copies.host[i];
+    std::memcpy(one.to, one.from, one.size);
+  });
+  if (!copies.device.empty()) STELE_TRY(transfer->copy_from_devices(copies.device));
   return copy;
 }
 

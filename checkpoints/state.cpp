@@ -32,7 +32,7 @@ ManagerState::ManagerState(std::string folder, std::shared_ptr<const Format> for
       format_(std::move(format)),
       precision_(precision),
       options_(std::move(options)),
-      memory_(options_.staging_bytes) {
+      memory_(options_.staging_bytes, options_.parts.transfer) {
   while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
 }
 
@@ -177,8 +177,9 @@ Status ManagerState::save_async(std::int64_t step, const Checkpoint& checkpoint,
   task.values = values;
   task.begun = begin(step);
   auto added = guarded([&]() -> Status {
-    task.block = memory_.take(bytes);
-    STELE_TRY_ASSIGN(task.checkpoint, steps::staged(checkpoint, task.block.span(), workers_of(options_.parts)));
+    STELE_TRY_ASSIGN(task.block, memory_.take(bytes));
+    STELE_TRY_ASSIGN(task.checkpoint, steps::staged(checkpoint, task.block.span(), workers_of(options_.parts),
+                                                    options_.parts.transfer));
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
     return {};

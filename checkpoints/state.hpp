@@ -90,7 +90,7 @@ class ManagerState {
  private:
   struct Task {
     Begun begun{};
-    Bytes block{};
+    steps::Block block{};
     Checkpoint checkpoint{};
     StepValues values{};
   };

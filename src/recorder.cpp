@@ -18,6 +18,7 @@
 #include "passes/untie.hpp"
 #include "recorder.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/device_leaves.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/items.hpp"
@@ -364,6 +365,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   }
   STELE_TRY(check_expansion(snapshot));
   STELE_TRY(check_places(format, snapshot, options.allow_loss, report));
+  STELE_TRY_ASSIGN(snapshot, read_through(snapshot, options.transfer));
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
   STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, {}, UINT64_MAX));
   if (precision.quantized_bits != 0) {
@@ -384,7 +386,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   Meter unmetered(reading.progress, 0);
   const auto checked = check_leaves(snapshot, reading, unmetered, [](const LeafView& leaf) {
     return leaf.dtype() == DType::boolean &&
-           (leaf.provider().ops == &module_leaf_ops || leaf.provider().ops == &element_leaf_ops);
+           (leaf.provider().ops->in_module || leaf.provider().ops == &element_leaf_ops);
   });
   if (checked || checked.error().code() != Errc::malformed) {
     STELE_TRY(checked);

@@ -8,7 +8,7 @@ build=$1
 python3 - "$build" <<'END' |
 import json, os, sys
 build = os.path.relpath(sys.argv[1])
-folders = ("src", "precision", "transforms", "encodings", "training", "graph", "dl4j", "recorders", "remote", "deltas", "checkpoints", "ir", "tools/stele")
+folders = ("src", "precision", "transforms", "encodings", "training", "graph", "dl4j", "recorders", "remote", "deltas", "device", "checkpoints", "ir", "tools/stele")
 for entry in json.load(open(build + "/compile_commands.json", encoding="utf-8")):
     file = os.path.relpath(os.path.join(entry["directory"], entry["file"]))
     unity = file.endswith("_cxx.cxx") and file.startswith(tuple(f"{build}/{folder}/" for folder in folders))

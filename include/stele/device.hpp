@@ -194,6 +194,16 @@ class Replicated {
   std::span<Tensor<T, Rank>> replicas() noexcept { return replicas_; }
   std::span<const Tensor<T, Rank>> replicas() const noexcept { return replicas_; }
   Shape shape() const { return replicas_.empty() ? Shape{0} : replicas_.front().shape(); }
+  /// Adds a replica, or replaces that on the same device.
+  void set_replica(Tensor<T, Rank> replica) {
+    for (Tensor<T, Rank>& old : replicas_) {
+      if (old.location() == replica.location()) {
+        old = std::move(replica);
+        return;
+      }
+    }
+    replicas_.push_back(std::move(replica));
+  }
 
  private:
   std::vector<Tensor<T, Rank>> replicas_;
@@ -250,10 +260,7 @@ struct tensor_traits<device::Replicated<T, Rank>> {
     return all;
   }
   static void part(type& t, T* data, const Shape& shape, std::shared_ptr<void> block, Location where) {
-    if (t.replicas().empty()) t = type({where});
-    for (auto& replica : t.replicas()) {
-      if (replica.location() == where) replica = device::Tensor<T, Rank>(block, data, shape, where);
-    }
+    t.set_replica(device::Tensor<T, Rank>(std::move(block), data, shape, where));
   }
 };
 

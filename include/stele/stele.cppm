@@ -14,6 +14,7 @@ module;
 #include "stele/delta.hpp"
 #include "stele/deltas/updates.hpp"
 #include "stele/derived.hpp"
+#include "stele/device.hpp"
 #include "stele/expansion.hpp"
 #include "stele/export.hpp"
 #include "stele/formatter.hpp"

@@ -20,7 +20,7 @@ STELE_EXPORT std::string to_string(Location where);
 
 /// One copy between a buffer of a Transfer and a device.
 struct DeviceCopy {
-  std::byte* host = nullptr;  // in the buffer
+  std::byte* host = nullptr;
   std::byte* device = nullptr;
   std::size_t size = 0;
   Location where{};
@@ -32,8 +32,8 @@ struct DeviceCopy {
 /// do not throw.
 ///
 /// A load calls begin(); then, on any of its threads, acquire(), fills the buffer, to_device(), release(); at the end
-/// finish(), or cancel() after an error. A save calls from_device() and wait() in place of to_device(). A thread that
-/// waits in acquire() holds no buffer, so a save or load ends with any number of buffers, a single one too.
+/// finish(), or cancel() after an error. A save calls begin(), acquire(), from_device(), wait(), release(). A thread
+/// that waits in acquire() holds no buffer, so one buffer is enough for any number of saves and loads.
 class STELE_EXPORT Transfer {
  public:
   virtual ~Transfer();
@@ -45,9 +45,9 @@ class STELE_EXPORT Transfer {
 
   /// Prepares copies to the devices: later copies run after the work that the program has given to its stream so far.
   virtual Status begin() = 0;
-  /// Returns a buffer that no copy uses, aligned to 256 bytes; waits until there is one. Errors: io (the device failed;
-  /// also a copy that was started earlier), out_of_memory.
-  virtual Result<std::byte*> acquire() = 0;
+  /// Returns a buffer that no copy uses, aligned to 256 bytes. If there is none, waits for one, or returns nullptr if
+  /// `wait` is false. Errors: io (the device failed; also a copy that was started earlier), out_of_memory.
+  virtual Result<std::byte*> acquire(bool wait) = 0;
   /// Starts copies from an acquired buffer to devices. Errors: io, invalid_argument (a device that this Transfer does
   /// not have).
   virtual Status to_device(std::byte* buffer, std::span<const DeviceCopy> copies) = 0;
@@ -68,6 +68,11 @@ class STELE_EXPORT Transfer {
   /// Allocates device memory, aligned to 256 bytes; the last owner frees it. Errors: out_of_memory, io,
   /// invalid_argument.
   virtual Result<std::shared_ptr<std::byte>> allocate(Location where, std::size_t size) = 0;
+  /// Allocates main memory that copy_from_devices() writes at full speed; the last owner frees it. Errors:
+  /// out_of_memory, io.
+  virtual Result<std::shared_ptr<std::byte>> allocate_host(std::size_t size) = 0;
+  /// Copies from devices to memory of allocate_host(), and waits for it. Errors: those of to_device().
+  virtual Status copy_from_devices(std::span<const DeviceCopy> copies) = 0;
 
  protected:
   Transfer() = default;

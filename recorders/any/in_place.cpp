@@ -21,7 +21,7 @@
 namespace stele::inline v0 {
 namespace {
 
-using detail::Location;
+using detail::FilePlace;
 namespace os = detail::os;
 using Span = std::span<const std::byte>;
 
@@ -166,8 +166,8 @@ class Target {
  public:
   static Result<Target> open(const std::string& path) {
     Target target;
-    target.place_ = detail::location_of(path);
-    target.journal_ = detail::location_of(path + std::string(journal_ending));
+    target.place_ = detail::file_place(path);
+    target.journal_ = detail::file_place(path + std::string(journal_ending));
     STELE_TRY_ASSIGN(target.file_, os::open_locked(target.place_.os()));
     if (!target.file_.is_open()) return Error(Errc::io, "another program changes the file").file(path);
     STELE_TRY_ASSIGN(const os::Info info, os::status(target.file_));
@@ -241,7 +241,7 @@ class Target {
     return std::string(reinterpret_cast<const char*>(head.data()) + 24, digest_size);
   }
 
-  Location place_, journal_;
+  FilePlace place_, journal_;
   os::File file_;
   std::uint64_t size_ = 0;
 };

@@ -17,7 +17,7 @@ std::string_view file_name(std::string_view path) noexcept {
 
 namespace detail {
 
-Location Location::operator/(std::string_view leaf) const {
+FilePlace FilePlace::operator/(std::string_view leaf) const {
   const auto join = [&](const std::string& folder) {
     std::string text = folder;
     if (!text.empty() && !text.ends_with('/')) text += '/';
@@ -26,7 +26,7 @@ Location Location::operator/(std::string_view leaf) const {
   return {root, join(path), join(name), old};
 }
 
-Location Location::folder() const {
+FilePlace FilePlace::folder() const {
   const std::size_t leaf = file_name(path).size();
   return {root, path.substr(0, path.size() - leaf), name.substr(0, name.size() - std::min(leaf, name.size())), old};
 }
@@ -103,7 +103,7 @@ namespace {
 
 namespace os = detail::os;
 using detail::check_name;
-using detail::Location;
+using detail::FilePlace;
 using detail::Names;
 
 /// Returns true if Windows reserves this part of a name for a device or a stream, or changes it (Naming Files, Paths,
@@ -148,7 +148,7 @@ Status each_folder(std::string_view name, Visit&& visit) {
 
 class FolderBundle final : public Bundle {
  public:
-  FolderBundle(Location place, FileSinkOptions options, bool mapped, Names names)
+  FolderBundle(FilePlace place, FileSinkOptions options, bool mapped, Names names)
       : place_(std::move(place)), options_(options), mapped_(mapped), names_(names) {}
 
   Result<SourcePtr> open(std::string_view name) const override {
@@ -159,7 +159,7 @@ class FolderBundle final : public Bundle {
     if (place_.root != nullptr) return std::shared_ptr<const Bundle>();
     return detail::guarded(place_.name, [&]() -> Result<std::shared_ptr<const Bundle>> {
       STELE_TRY_ASSIGN(os::Folder folder, os::open_folder(here()));
-      Location root{std::make_shared<const os::Folder>(std::move(folder)), "", place_.name};
+      FilePlace root{std::make_shared<const os::Folder>(std::move(folder)), "", place_.name};
       return std::shared_ptr<const Bundle>(detail::folder_bundle(std::move(root), options_, mapped_));
     });
   }
@@ -205,11 +205,11 @@ class FolderBundle final : public Bundle {
   os::Path here() const { return {place_.root.get(), place_.path.empty() ? "." : place_.path, place_.name}; }
 
   /// Creates a folder if it does not exist. Its name is synced before its contents.
-  Status make(const Location& place) const {
+  Status make(const FilePlace& place) const {
     STELE_TRY_ASSIGN(const bool made, os::make_folder(place.os()));
     const bool lasts = options_.durability == Durability::full && names_ == Names::as_data;
     if (!made || (!lasts && place.old == nullptr)) return {};
-    const Location above = place.folder();
+    const FilePlace above = place.folder();
     STELE_TRY_ASSIGN(const os::Folder folder, os::open_folder(place.os()));
     if (place.old != nullptr) STELE_TRY(os::keep_permissions(*place.old, place.path, folder.file));
     if (!lasts) return {};
@@ -218,7 +218,7 @@ class FolderBundle final : public Bundle {
     return os::sync_folder(outer, folder.file);
   }
 
-  Location place_;
+  FilePlace place_;
   FileSinkOptions options_;
   bool mapped_;
   Names names_;
@@ -392,12 +392,12 @@ Status detail::refuse_bytes(std::span<const std::span<const std::byte>> pieces, 
   return Error(Errc::unsupported, "the sink is a folder, which stores files and no bytes").file(name);
 }
 
-std::shared_ptr<Bundle> detail::folder_bundle(Location place, FileSinkOptions options, bool mapped, Names names) {
+std::shared_ptr<Bundle> detail::folder_bundle(FilePlace place, FileSinkOptions options, bool mapped, Names names) {
   return std::make_shared<FolderBundle>(std::move(place), options, mapped, names);
 }
 
 std::shared_ptr<Bundle> folder_bundle(std::string path, FileSinkOptions options, bool mapped) {
-  return detail::folder_bundle(detail::location_of(std::move(path)), options, mapped);
+  return detail::folder_bundle(detail::file_place(std::move(path)), options, mapped);
 }
 
 std::shared_ptr<Bundle> memory_bundle() {

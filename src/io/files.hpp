@@ -17,7 +17,7 @@
 namespace stele::inline v0::detail {
 
 /// A path relative to `root`, or to the working folder if `root` is null.
-struct Location {
+struct FilePlace {
   std::shared_ptr<const os::Folder> root;
   std::string path;
   std::string name;  // for messages
@@ -26,11 +26,11 @@ struct Location {
 
   os::Path os() const { return {root.get(), path, name}; }
   /// Returns the location of an entry of this folder.
-  Location operator/(std::string_view leaf) const;
+  FilePlace operator/(std::string_view leaf) const;
   /// Returns the location of the parent folder.
-  Location folder() const;
+  FilePlace folder() const;
 };
-inline Location location_of(std::string path) {
+inline FilePlace file_place(std::string path) {
   std::string text = os::with_slashes(std::move(path));
   return {nullptr, text, std::move(text)};
 }
@@ -47,11 +47,11 @@ enum class Names : std::uint8_t {
 /// Checks the name of a file in a bundle. Errors: invalid_argument.
 STELE_EXPORT Status check_name(std::string_view name);
 
-Result<SourcePtr> open_file(const Location& place, bool mapped);
+Result<SourcePtr> open_file(const FilePlace& place, bool mapped);
 /// Opens a file or a folder.
-Result<SourcePtr> open_any(const Location& place, bool mapped);
-Result<std::unique_ptr<Sink>> file_sink(const Location& place, FileSinkOptions options, Names names = Names::as_data);
-std::shared_ptr<Bundle> folder_bundle(Location place, FileSinkOptions options, bool mapped,
+Result<SourcePtr> open_any(const FilePlace& place, bool mapped);
+Result<std::unique_ptr<Sink>> file_sink(const FilePlace& place, FileSinkOptions options, Names names = Names::as_data);
+std::shared_ptr<Bundle> folder_bundle(FilePlace place, FileSinkOptions options, bool mapped,
                                       Names names = Names::as_data);
 
 /// Returns a source of an open folder, from which its files are looked up.

@@ -27,7 +27,7 @@ Result<SourcePtr> Input::open(std::string_view extension, const LoadOptions& opt
     return urls->open(path_);
   }
   const auto open = [&](const std::string& path) {
-    return detail::open_any(detail::location_of(path), options.storage == Storage::mmap);
+    return detail::open_any(detail::file_place(path), options.storage == Storage::mmap);
   };
   const std::string path = detail::with_extension(path_, extension);
   auto source = open(path);

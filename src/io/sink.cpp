@@ -72,7 +72,7 @@ Status Sink::copy(const Source& from, std::uint64_t offset, std::uint64_t size) 
 namespace {
 
 namespace os = detail::os;
-using detail::Location;
+using detail::FilePlace;
 using detail::Names;
 using Pieces = std::span<const std::span<const std::byte>>;
 
@@ -136,7 +136,7 @@ Result<Temporary> create_temporary(os::Folder folder, const std::string& prefix,
 /// Replaces a file in one step.
 class FileSink final : public Sink {
  public:
-  FileSink(const Location& place, FileSinkOptions options, Names names, std::string target, Temporary temporary)
+  FileSink(const FilePlace& place, FileSinkOptions options, Names names, std::string target, Temporary temporary)
       : Sink(place.name),
         folder_(place.folder()),
         options_(options),
@@ -208,7 +208,7 @@ class FileSink final : public Sink {
                       : Error(Errc::io, "an earlier write failed").file(name());
   }
 
-  Location folder_;
+  FilePlace folder_;
   FileSinkOptions options_;
   Names names_;
   bool committed_ = false;
@@ -238,7 +238,7 @@ class DeviceSink final : public Sink {
 };
 
 /// Returns true if the folder to be replaced has a regular file, not a link, at this path.
-Result<bool> has_old(const Location& place) {
+Result<bool> has_old(const FilePlace& place) {
   if (place.old == nullptr) return false;
   const os::Path path(place.old.get(), place.path, place.name);
   STELE_TRY_ASSIGN(const os::Info info, os::status(path));
@@ -247,7 +247,7 @@ Result<bool> has_old(const Location& place) {
   return resolved == place.path;
 }
 
-Result<std::unique_ptr<Sink>> open_file_sink(const Location& place, FileSinkOptions options, Names names) {
+Result<std::unique_ptr<Sink>> open_file_sink(const FilePlace& place, FileSinkOptions options, Names names) {
   if (place.path.empty()) return Error(Errc::invalid_argument, "the path is empty");
   const auto a_folder = [&]() -> Error {
     return Error(Errc::invalid_argument, "the path names a folder, not a file").file(place.name);
@@ -296,12 +296,12 @@ Result<std::unique_ptr<Sink>> open_file_sink(const Location& place, FileSinkOpti
 
 }  // namespace
 
-Result<std::unique_ptr<Sink>> detail::file_sink(const Location& place, FileSinkOptions options, Names names) {
+Result<std::unique_ptr<Sink>> detail::file_sink(const FilePlace& place, FileSinkOptions options, Names names) {
   return guarded(place.name, [&] { return open_file_sink(place, options, names); });
 }
 
 Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions options) {
-  return detail::guarded(path, [&] { return open_file_sink(detail::location_of(path), options, Names::as_data); });
+  return detail::guarded(path, [&] { return open_file_sink(detail::file_place(path), options, Names::as_data); });
 }
 
 // ---- memory

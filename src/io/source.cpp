@@ -19,7 +19,7 @@ Source::~Source() = default;
 namespace {
 
 namespace os = detail::os;
-using detail::Location;
+using detail::FilePlace;
 
 std::string bytes_text(std::uint64_t count) { return std::to_string(count) + (count == 1 ? " byte" : " bytes"); }
 
@@ -40,7 +40,7 @@ Status check_range(const Source& source, std::uint64_t offset, std::uint64_t wan
 
 class FileSource final : public Source {
  public:
-  FileSource(os::File file, std::uint64_t size, Location folder)
+  FileSource(os::File file, std::uint64_t size, FilePlace folder)
       : Source(file.name()), file_(std::move(file)), size_(size), folder_(std::move(folder)) {}
   std::uint64_t size() const noexcept override { return size_; }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
@@ -60,13 +60,13 @@ class FileSource final : public Source {
  private:
   os::File file_;
   std::uint64_t size_;
-  Location folder_;
+  FilePlace folder_;
 };
 
 /// Keeps a mapped file and its location alive.
 struct Mapped {
   os::Mapping mapping;
-  Location folder;
+  FilePlace folder;
 };
 
 /// Memory with any kind of owner: a mapping, owned bytes, or none.
@@ -100,7 +100,7 @@ class MemorySource final : public Source {
 };
 
 /// Maps a file's first `size` bytes.
-Result<SourcePtr> map(const os::File& file, std::uint64_t size, const std::string& name, Location folder) {
+Result<SourcePtr> map(const os::File& file, std::uint64_t size, const std::string& name, FilePlace folder) {
   if (size > std::numeric_limits<std::size_t>::max()) return Error(Errc::out_of_memory).file(name);
   os::Mapping mapping;
   if (size != 0) {  // an empty range cannot be mapped
@@ -118,7 +118,7 @@ std::shared_ptr<const Source> FileSource::mapped() const {
 
 enum class Wanted : std::uint8_t { file, folder, any };
 
-Result<SourcePtr> open_place(const Location& place, Wanted wanted, bool mapped) {
+Result<SourcePtr> open_place(const FilePlace& place, Wanted wanted, bool mapped) {
   if (place.root == nullptr && place.path.empty()) return Error(Errc::invalid_argument, "the path is empty");
   STELE_TRY_ASSIGN(os::File file, os::open_for_reading(place.os()));
   STELE_TRY_ASSIGN(const os::Info info, os::status(file));
@@ -136,7 +136,7 @@ Result<SourcePtr> open_place(const Location& place, Wanted wanted, bool mapped) 
   return SourcePtr(std::make_shared<FileSource>(std::move(file), info.size, place.folder()));
 }
 
-Result<SourcePtr> open_guarded(const Location& place, Wanted wanted, bool mapped) {
+Result<SourcePtr> open_guarded(const FilePlace& place, Wanted wanted, bool mapped) {
   return detail::guarded(place.name, [&] { return open_place(place, wanted, mapped); });
 }
 
@@ -204,7 +204,7 @@ Result<Bytes> read_all(std::istream& stream, std::uint64_t limit, const std::str
 
 }  // namespace
 
-Result<SourcePtr> detail::open_file(const Location& place, bool mapped) {
+Result<SourcePtr> detail::open_file(const FilePlace& place, bool mapped) {
   return open_guarded(place, Wanted::file, mapped);
 }
 std::string detail::with_extension(const std::string& path, std::string_view extension) {
@@ -222,18 +222,18 @@ std::string detail::with_extension(const std::string& path, std::string_view ext
   return path + std::string(extension);
 }
 
-Result<SourcePtr> detail::open_any(const Location& place, bool mapped) {
+Result<SourcePtr> detail::open_any(const FilePlace& place, bool mapped) {
   return open_guarded(place, Wanted::any, mapped);
 }
 
 Result<SourcePtr> open_file(const std::string& path) {
-  return open_guarded(detail::location_of(path), Wanted::file, false);
+  return open_guarded(detail::file_place(path), Wanted::file, false);
 }
 Result<SourcePtr> map_file(const std::string& path) {
-  return open_guarded(detail::location_of(path), Wanted::file, true);
+  return open_guarded(detail::file_place(path), Wanted::file, true);
 }
 Result<SourcePtr> open_folder(const std::string& path, bool mapped) {
-  return open_guarded(detail::location_of(path), Wanted::folder, mapped);
+  return open_guarded(detail::file_place(path), Wanted::folder, mapped);
 }
 
 SourcePtr borrow_bytes(std::span<const std::byte> bytes, std::string name) {

@@ -5,10 +5,12 @@
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
 #include "module/compare_ties.hpp"
+#include "module/device_memory.hpp"
 #include "module/match.hpp"
 #include "module/walk.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/device_leaves.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/items.hpp"
 #include "snapshot/meter_sink.hpp"
@@ -105,6 +107,8 @@ class Loader {
     if (!plan_.outdated.empty()) return {};
     if (auto r = guarded([&] { return compare_ties(plan_, options_, context_, report_); }); !r)
       return finish(std::move(r).error());
+    if (auto r = check_locations(); !r) return finish(std::move(r).error());
+    if (mode_ == LoadMode::in_place && options_.new_memory) return exchange();
     const bool verifies = mode_ == LoadMode::in_place && !options_.trust_data;
     std::uint64_t bytes = 0;
     for (const TensorOp& op : plan_.tensors) bytes += bytes_of(op);
@@ -154,8 +158,33 @@ class Loader {
     for (const TensorOp& op : plan_.tensors) {
       if (op.object == nullptr || op.ops->fixed_shape || !op.ops->unset(op.object)) continue;
       allocated_.push_back(op);
-      const LeafView leaf = plan_.snapshot.leaf(op.leaf);
-      op.ops->resize(op.object, Shape(leaf.shape()), loaded_dtype(op));
+      STELE_TRY(allocate(op));
+    }
+    return {};
+  }
+
+  /// Gives a tensor memory for the leaf's elements.
+  Status allocate(const TensorOp& op) {
+    const TensorOps& ops = *op.ops;
+    shape_.assign(plan_.snapshot.leaf(op.leaf).shape());
+    if (ops.part_of_device != nullptr && options_.transfer != nullptr) {
+      auto given = devices_.give(ops, op.object, op.original, shape_, loaded_dtype(op), bytes_of(op),
+                                 plan_.paths.text(op.path));
+      return given ? std::move(given) : at_path(std::move(given).error(), op);
+    }
+    ops.resize(op.object, shape_, loaded_dtype(op));
+    return {};
+  }
+
+  /// Returns an error if a tensor is on a device that nothing copies to.
+  Status check_locations() {
+    if (options_.transfer != nullptr) return {};
+    for (const TensorOp& op : plan_.tensors) {
+      if (op.ops->locations == nullptr) continue;
+      // Without an object, the tensor is made later.
+      const auto device = op.object != nullptr ? device_of(*op.ops, op.object) : OnDevice{Location::any_device()};
+      const bool writes = op.ops->write != nullptr && op.ops->resize != nullptr;
+      if (device && !writes) return at_path(unreachable_device(device->where, false), op);
     }
     return {};
   }
@@ -166,7 +195,7 @@ class Loader {
     fills.reserve(plan_.tensors.size());
     for (const TensorOp& op : plan_.tensors) fills.push_back({nullptr, op.leaf, loaded_dtype(op)});
     Filled filled;
-    auto r = fill(plan_.snapshot, fills, options_.convert, *meter_, workers_, filled);
+    auto r = detail::fill(plan_.snapshot, fills, options_.convert, *meter_, workers_, filled);
     return r ? std::move(r) : at_path(std::move(r).error(), plan_.tensors[filled.failed]);
   }
 
@@ -176,6 +205,54 @@ class Loader {
     if (status) return status;
     const bool partial = mode_ == LoadMode::in_place && written;
     return finish(std::move(status).error().partially_applied(partial));
+  }
+
+  /// Loads in place with LoadOptions::new_memory.
+  Status exchange() {
+    if (options_.rebuild) {
+      return finish(Error(Errc::invalid_argument, "rebuild needs a pass that verifies, which new_memory replaces")
+                        .hint("set only one of LoadOptions::rebuild and new_memory"));
+    }
+    std::vector<TensorOp> fresh, kept;
+    std::uint64_t bytes = 0, kept_bytes = 0;
+    auto ready = guarded([&]() -> Status {
+      for (const TensorOp& op : plan_.tensors) {
+        const bool renewed = op.object != nullptr && op.ops->create != nullptr && op.ops->take != nullptr;
+        (renewed ? fresh : kept).push_back(op);
+        bytes += bytes_of(op);
+        kept_bytes += renewed ? 0 : bytes_of(op);
+      }
+      meter_.emplace(options_.progress, options_.trust_data ? bytes : bytes + kept_bytes);
+      plan_.tensors = kept;
+      return options_.trust_data ? Status() : verify();
+    });
+    if (!ready) return finish(std::move(ready).error());
+    bool written = false;
+    auto filled = guarded([&]() -> Status {
+      for (TensorOp& op : fresh) {
+        op.original = std::exchange(op.object, nullptr);
+        op.object = op.ops->create();
+      }
+      plan_.tensors = fresh;
+      sort_tensors();
+      return write_tensors(written);
+    });
+    if (filled) {
+      plan_.tensors = std::move(kept);
+      written = false;
+      filled = guarded([&] { return write(written); });
+    } else {
+      written = false;  // only new memory
+    }
+    for (const TensorOp& op : fresh) {
+      if (op.original == nullptr || op.object == nullptr) continue;
+      if (filled) {
+        op.ops->take(op.original, op.object);
+        if (op.ops->id != nullptr) *op.ops->id(op.original) = plan_.snapshot.leaf(op.leaf).id();
+      }
+      op.ops->destroy(op.object);
+    }
+    return filled ? Status() : finish(std::move(filled).error().partially_applied(written));
   }
 
   /// Sets `written` after it has changed the object.
@@ -197,6 +274,10 @@ class Loader {
       report_.add(Report::What::applied, plan_.paths.shown(op.path));
     }
     sort_tensors();
+    return write_tensors(written);
+  }
+
+  Status write_tensors(bool& written) {
     auto placed = guarded([&]() -> Status { return place(written); });
     if (!placed) {
       add_rows();  // rows of the tensors that had become views or been moved before the error
@@ -204,7 +285,7 @@ class Loader {
     }
     written = written || !fills_.empty();
     Filled filled;
-    auto r = fill(plan_.snapshot, fills_, options_.convert, *meter_, workers_, filled);
+    auto r = fill(filled);
     for (const auto& [i, count] : filled.overflowed) overflowed_[filled_[i]] = count;
     for (std::size_t i = 0; i < fills_.size() && !filled.done.empty(); ++i) {
       methods_[filled_[i]] = filled.done[i] != 0 ? FillMethod::done : FillMethod::none;
@@ -226,6 +307,24 @@ class Loader {
     return {};
   }
 
+  Status fill(Filled& filled) {
+    const auto host = [&](const OnDevices* devices) {
+      return detail::fill(plan_.snapshot, fills_, options_.convert, *meter_, workers_, filled, devices);
+    };
+    if (targets_.empty()) return host(nullptr);
+    Transfer& transfer = *options_.transfer;
+    STELE_TRY(transfer.begin());
+    const OnDevices devices{transfer, targets_};
+    auto status = host(&devices);
+    if (status) {
+      status = transfer.finish();
+      // Any of the copies may have failed.
+      for (std::size_t i = 0; !status && i < fills_.size(); ++i) filled.done[i] = filled.done[i] && fills_[i].targets == 0;
+    }
+    if (!status) transfer.cancel();
+    return status;
+  }
+
   /// Finds the destination of each tensor's elements.
   Status place(bool& written) {
     const Snapshot& snapshot = plan_.snapshot;
@@ -240,16 +339,20 @@ class Loader {
     }
     Blocks blocks(total);
     methods_.assign(plan_.tensors.size(), FillMethod::none);
+    obstacles_.clear();
+    overflowed_.clear();
+    fills_.clear();
+    filled_.clear();
+    targets_.clear();
     fills_.reserve(plan_.tensors.size());
     filled_.reserve(plan_.tensors.size());
-    Shape shape;
     for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
       const TensorOp& op = plan_.tensors[i];
       if (op.object == nullptr) continue;
       written = true;
       const LeafView leaf = snapshot.leaf(op.leaf);
       const TensorOps& ops = *op.ops;
-      if (ops.id != nullptr) *ops.id(op.object) = leaf.id();
+      if (ops.id != nullptr && op.original == nullptr) *ops.id(op.object) = leaf.id();
       if (options_.storage == Storage::mmap) {
         obstacles_.resize(plan_.tensors.size());
         obstacles_[i] = adopt(op, leaf);
@@ -269,22 +372,29 @@ class Loader {
       const std::size_t size = bytes_of(op);
       const bool part = in_block(op, size);
       if (part) {
-        shape.assign(leaf.shape());
+        shape_.assign(leaf.shape());
         std::byte* at = blocks.take(size);
-        ops.part(op.object, at, shape, blocks.block());
+        ops.part(op.object, at, shape_, blocks.block());
       } else if (!ops.fixed_shape) {
-        ops.shape(op.object, shape);
+        ops.shape(op.object, shape_);
         if (ops.unset(op.object) || dtype_of(ops, op.object) != loaded_dtype(op) ||
-            !std::equal(shape.begin(), shape.end(), leaf.shape().begin(), leaf.shape().end())) {
-          shape.assign(leaf.shape());
-          ops.resize(op.object, shape, loaded_dtype(op));
+            !std::equal(shape_.begin(), shape_.end(), leaf.shape().begin(), leaf.shape().end())) {
+          STELE_TRY(allocate(op));
         }
       }
-      if (ops.data == nullptr) {
+      const bool on_device = ops.locations != nullptr && device_of(ops, op.object).has_value();
+      if (on_device ? options_.transfer == nullptr : ops.data == nullptr) {
         methods_[i] = FillMethod::elements;
+        continue;
+      }
+      Fill& fill = fills_.emplace_back(Fill{nullptr, op.leaf, loaded_dtype(op), part});
+      filled_.push_back(static_cast<std::uint32_t>(i));
+      if (on_device) {
+        fill.first_target = static_cast<std::uint32_t>(targets_.size());
+        devices_.add_targets(ops, op.object, targets_);
+        fill.targets = static_cast<std::uint32_t>(targets_.size() - fill.first_target);
       } else {
-        fills_.push_back({ops.data(op.object), op.leaf, loaded_dtype(op), part});
-        filled_.push_back(static_cast<std::uint32_t>(i));
+        fill.memory = ops.data(op.object);
       }
     }
     return {};
@@ -328,6 +438,7 @@ class Loader {
   /// Makes the tensor a view of the leaf's memory. Returns null on success, else the reason for the failure.
   const char* adopt(const TensorOp& op, const LeafView& leaf) {
     const Provider& provider = leaf.provider();
+    if (op.ops->locations != nullptr) return "on a device";
     if (op.ops->adopt == nullptr) return "this tensor type cannot view";
     const auto bytes = leaf.view();
     if (leaf.dtype() != loaded_dtype(op)) return "another dtype";
@@ -354,6 +465,9 @@ class Loader {
   std::map<std::size_t, std::uint64_t> overflowed_;  // counts, only for tensors with overflows
   std::vector<Fill> fills_;                          // only for tensors with contiguous memory
   std::vector<std::uint32_t> filled_;                // the indexes of their tensors in the plan
+  std::vector<DeviceTarget> targets_;                // of fills on devices
+  DeviceMemory devices_{options_.transfer};
+  Shape shape_;  // of the tensor at hand
   Workers workers_{workers_of(options_)};
   ReadContext context_{workers_};
 };

@@ -20,7 +20,8 @@ struct TensorOp {
   std::uint32_t leaf;
   const TensorOps* ops;
   void* object;
-  std::uint32_t path;  // index in LoadPlan::paths
+  std::uint32_t path;        // index in LoadPlan::paths
+  void* original = nullptr;  // the module's tensor, if `object` is new memory for it
 };
 
 struct ValueOp {

@@ -73,6 +73,7 @@ struct Task {
   const ConvertRules& rules;
   Meter& meter;
   Filled& out;
+  const OnDevices* devices;  // null: none of the fills is for a device
   std::mutex mutex;
   std::optional<Error> error;  // the error of out.failed
 
@@ -92,7 +93,16 @@ struct Job {
 /// The work of one thread: reads leaves one after the other.
 class Worker {
  public:
-  Worker(Task& task, const Workers& workers) : task_(task), context_(workers) {}
+  Worker(Task& task, const Workers& workers) : task_(task), context_(workers) {
+    if (task.devices != nullptr) stager_.emplace(task.devices->transfer);
+  }
+
+  /// Starts the last copies to devices. Call it after the last job.
+  void finish() {
+    if (!stager_) return;
+    auto started = guarded([&] { return stager_->flush(); });
+    if (!started) task_.fail(last_, std::move(started).error());
+  }
 
   /// Returns false after an error, which it has stored in the task.
   bool run(const Job& job) {
@@ -108,8 +118,12 @@ class Worker {
       }
       return {};
     });
-    if (status) return true;
+    if (status) {
+      last_ = job.last == job.first ? job.first : job.last - 1;
+      return true;
+    }
     task_.fail(at, std::move(status).error());
+    if (stager_) stager_.emplace(task_.devices->transfer);  // drops what it holds of the leaf
     return false;
   }
 
@@ -119,13 +133,26 @@ class Worker {
   Status read_alone(std::size_t& at) {
     const Fill& fill = task_.fills[at];
     const LeafView leaf = task_.snapshot.leaf(fill.leaf);
-    MemorySink memory(fill.memory);
-    MeterSink metering(memory, task_.meter);
-    PieceSink& sink = task_.meter.idle() ? static_cast<PieceSink&>(memory) : metering;
-    STELE_TRY_ASSIGN(const std::uint64_t overflowed, stream_as(leaf, fill.to, task_.rules, sink, context_));
-    note_overflow(at, overflowed);
+    STELE_TRY(into(fill, [&](PieceSink& memory) -> Status {
+      MeterSink metering(memory, task_.meter);
+      PieceSink& sink = task_.meter.idle() ? memory : metering;
+      STELE_TRY_ASSIGN(const std::uint64_t overflowed, stream_as(leaf, fill.to, task_.rules, sink, context_));
+      note_overflow(at, overflowed);
+      return {};
+    }));
     task_.out.done[at++] = 1;
     return {};
+  }
+
+  /// Calls `write` with the sink for the destination of a fill.
+  template <class Write>
+  Status into(const Fill& fill, Write write) {
+    if (fill.targets != 0) {
+      DeviceSink sink(*stager_, task_.devices->targets.subspan(fill.first_target, fill.targets));
+      return write(sink);
+    }
+    MemorySink sink(fill.memory);
+    return write(sink);
   }
 
   /// Reads the leaf `at`, and the following ones that are close to it in the same source, with one read.
@@ -148,7 +175,8 @@ class Worker {
           break;
         }
       }
-      image = image && fill.in_block && !converts(leaf, fill) && range.zeros <= in_block(size) - size;
+      image = image && fill.in_block && fill.targets == 0 && !converts(leaf, fill) &&
+              range.zeros <= in_block(size) - size;
       if (i != first) {
         const auto distance = static_cast<std::uint64_t>(fill.memory - task_.fills[i - 1].memory);
         image = image && distance == range.offset - ranges_.back().offset && distance == in_block(before);
@@ -196,13 +224,15 @@ class Worker {
     if (range.zeros != 0) STELE_TRY(check_zeros(range, size, {from + size, static_cast<std::size_t>(range.zeros)}));
     if (size == 0) return {};
     if (converts(leaf, fill)) {
-      MemorySink memory(fill.memory);
-      ConvertingSink converting(leaf.dtype, fill.to, task_.rules, memory, context_);
-      STELE_TRY(converting.piece({from, size}));
-      note_overflow(at, converting.overflowed());
-    } else if (fill.memory != nullptr && !in_place) {
-      std::memcpy(fill.memory, from, size);
+      return into(fill, [&](PieceSink& memory) -> Status {
+        ConvertingSink converting(leaf.dtype, fill.to, task_.rules, memory, context_);
+        STELE_TRY(converting.piece({from, size}));
+        note_overflow(at, converting.overflowed());
+        return {};
+      });
     }
+    if (fill.targets != 0) return into(fill, [&](PieceSink& sink) { return sink.piece({from, size}); });
+    if (fill.memory != nullptr && !in_place) std::memcpy(fill.memory, from, size);
     return {};
   }
 
@@ -216,6 +246,8 @@ class Worker {
   std::span<const LeafData> leaves_{task_.snapshot.data()->leaves};
   ReadContext context_;
   std::vector<SourceRange> ranges_;
+  std::optional<Stager> stager_;
+  std::size_t last_ = 0;  // the last fill, to which an error of finish() belongs
 };
 
 /// The distribution of the fills to jobs.
@@ -256,11 +288,11 @@ struct Jobs {
 }  // namespace
 
 Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const ConvertRules& rules, Meter& meter,
-            const Workers& workers, Filled& out) {
+            const Workers& workers, Filled& out, const OnDevices* devices) {
   return guarded([&]() -> Status {
     out.done.assign(fills.size(), 0);
     out.overflowed.clear();
-    Task task{snapshot, fills, rules, meter, out, {}, {}};
+    Task task{snapshot, fills, rules, meter, out, devices, {}, {}};
     Needs needs;
     for (const Fill& f : fills) {
       const LeafData& leaf = snapshot.data()->leaves[f.leaf];
@@ -278,6 +310,7 @@ Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const Convert
           // threads.
           if (!worker.run(jobs.shared[j])) next = jobs.shared.size();
         }
+        worker.finish();
       });
     }
     // An earlier job may have an earlier error than the first one found so far.
@@ -286,6 +319,7 @@ Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const Convert
       if (task.error && job.first > out.failed) break;
       worker.run(job);
     }
+    worker.finish();
     std::sort(out.overflowed.begin(), out.overflowed.end());
     if (!task.error) return {};
     Error error = std::move(*task.error);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/meter.hpp"
+#include "snapshot/stager.hpp"
 #include "stele/format.hpp"
 
 namespace stele::inline v0::detail {
@@ -19,8 +20,16 @@ struct Fill {
   std::byte* memory = nullptr;
   std::uint32_t leaf = 0;
   DType to = DType::none;
-  /// `memory` shares a block with that of its neighbours: no other fill uses the bytes up to the next multiple of 64.
+  /// The memory shares a block with that of its neighbours: no other fill uses the bytes up to the next multiple of 64.
   bool in_block = false;
+  /// Destinations on devices, instead of `memory`: `targets` of OnDevices::targets, from number `first_target` on.
+  std::uint32_t first_target = 0, targets = 0;
+};
+
+/// The destinations of fills on devices.
+struct OnDevices {
+  Transfer& transfer;
+  std::span<const DeviceTarget> targets;
 };
 
 struct Filled {
@@ -30,9 +39,10 @@ struct Filled {
 };
 
 /// Reads the leaves, which should be in the order of the source. Stops at the first error in their order; later leaves
-/// may already have been read. Errors: io, checksum, out_of_range, cancelled, …
+/// may already have been read. Only starts the copies to devices; `devices` may be null without any. Errors: io,
+/// checksum, out_of_range, cancelled, …
 Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const ConvertRules& rules, Meter& meter,
-            const Workers& workers, Filled& out);
+            const Workers& workers, Filled& out, const OnDevices* devices = nullptr);
 
 /// Reads and checks the leaves for which `which` returns true; all of them if it is empty. Applies
 /// LoadOptions::dequantize like a load.

@@ -9,6 +9,7 @@
 
 #include "base/hash.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/device_leaves.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/needs.hpp"
 #include "snapshot/paths.hpp"
@@ -244,11 +245,12 @@ const TensorOps& tensor_ops(std::uint64_t number) { return *module_tensor_ops({&
 
 const std::byte* module_view(const void* at, std::uint64_t number) {
   const TensorOps& ops = tensor_ops(number);
-  return ops.data != nullptr ? ops.data(const_cast<void*>(at)) : nullptr;
+  return ops.data != nullptr && !device_of(ops, at) ? ops.data(const_cast<void*>(at)) : nullptr;
 }
 
 Status module_read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
   const TensorOps& ops = tensor_ops(number);
+  if (ops.read == nullptr) return unreachable_device(device_of(ops, at).value_or(OnDevice()).where, true);
   const unsigned size = element_size(ops.dtype);
   ops.read(at, offset / size, out.size() / size, out.data());
   return {};

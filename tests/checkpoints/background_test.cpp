@@ -29,22 +29,22 @@ TEST_SUITE_BEGIN("concurrency");
 
 TEST_CASE("memory of background saves stays within its maximum, with blocks that are used again") {
   constexpr std::uint64_t most = 1000;
-  stele::detail::steps::StagingMemory memory(most);
+  stele::detail::steps::StagingMemory memory(most, nullptr);
   std::mt19937 random(5);
-  std::vector<Bytes> taken;
+  std::vector<stele::detail::steps::Block> taken;
   std::uint64_t used = 0;
   for (int i = 0; i < 20'000; ++i) {
     const std::uint64_t size = random() % most + 1;
     while (used + size > most || (!taken.empty() && random() % 3 == 0)) {
       const std::size_t one = random() % taken.size();
       std::swap(taken[one], taken.back());
-      used -= taken.back().size();
+      used -= taken.back().size;
       memory.give_back(std::move(taken.back()));
       taken.pop_back();
     }
-    taken.push_back(memory.take(size));
-    REQUIRE(taken.back().size() >= size);
-    used += taken.back().size();
+    taken.push_back(memory.take(size).value());
+    REQUIRE(taken.back().size >= size);
+    used += taken.back().size;
     REQUIRE(used <= most);
   }
 }

@@ -347,7 +347,7 @@ class Errors(InFolder):
                               "PaddleOrder::declared", "PaddleOrder::sorted"}
         literal = r'"(?:[^"\\\n]|\\.)*"'
         found = 0
-        for folder in ("src", "recorders", "encodings", "checkpoints", "ir", "graph", "dl4j", "transforms", "precision", "training", "remote", "deltas"):
+        for folder in ("src", "recorders", "encodings", "checkpoints", "ir", "graph", "dl4j", "transforms", "precision", "training", "remote", "deltas", "device"):
             for file in sorted((ROOT / folder).rglob("*.[ch]pp")):
                 for match in re.findall(rf"(?://|#)[^\n]*|{literal}(?:\s*{literal})*", file.read_text(encoding="utf-8")):
                     text = "" if match[0] in "/#" else "".join(re.findall(literal, match)).replace('""', "")[1:-1]

@@ -255,7 +255,13 @@ void remove_tree(const Folder& folder, const std::string& leaf, int depth) noexc
 /// Maximum nesting of folders in a listing.
 inline constexpr int max_depth = 64;
 
-// ---- processes, memory
+// ---- processes, libraries, memory
+
+/// Loads a shared library for the rest of the process, by its name or path. Errors: not_found, with the system's
+/// message.
+Result<void*> load_library(const std::string& name);
+/// Returns the address of a function of a loaded library, or nullptr.
+void* symbol(void* library, const char* name) noexcept;
 
 std::uint64_t process_id() noexcept;
 bool process_lives(std::uint64_t id) noexcept;

@@ -1,0 +1,15 @@
+#include <dlfcn.h>
+
+#include "io/os/os.hpp"
+
+namespace stele::inline v0::detail::os {
+
+Result<void*> load_library(const std::string& name) {
+  if (void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  const char* const reason = ::dlerror();
+  return Error(Errc::not_found, "the library cannot be loaded").file(name).found(reason != nullptr ? reason : "");
+}
+
+void* symbol(void* library, const char* name) noexcept { return ::dlsym(library, name); }
+
+}  // namespace stele::inline v0::detail::os
