@@ -137,8 +137,8 @@ class Api {
     const std::string text = fake.misuses();
     CAPTURE(text);
     fake->clear_misuses();
-    const bool right = kind.empty() ? text.empty()
-                                    : text.starts_with(std::string(kind) + ": ") && text.find('\n') == text.size() - 1;
+    const bool right =
+        kind.empty() ? text.empty() : text.starts_with(std::string(kind) + ": ") && text.find('\n') == text.size() - 1;
     CHECK(right);
     return right;
   }
@@ -603,6 +603,50 @@ TEST_CASE("fake: functions on streams stand for kernels") {
     REQUIRE(api.synchronize_stream(user) == 0);
     CHECK(call.code == 800);
     CHECK(api.misused("call_in_function"));
+  }
+}
+
+TEST_CASE("fake: threads end with their streams") {
+  for (const Kind kind : both) {
+    const Api api(kind);
+    for (int i = 0; i < 300; ++i) {
+      void* const stream = api.stream(0);
+      REQUIRE(api.fake->run(
+                  stream, 0, [](void*) {}, nullptr) == 0);
+      REQUIRE(api.synchronize_stream(stream) == 0);
+      REQUIRE(api.destroy_stream(stream) == 0);
+    }
+    const std::filesystem::directory_iterator threads("/proc/self/task");
+    CHECK(std::distance(begin(threads), end(threads)) < 100);
+    REQUIRE(api.synchronize_stream(nullptr) == 0);
+    CHECK(api.misused(""));
+  }
+}
+
+TEST_CASE("fake: all copies are held") {
+  for (const Kind kind : both) {
+    const Api api(kind);
+    const Fake& fake = api.fake;
+    fake->hold_copies(true);
+    void* const stream = api.stream();
+    void* const event = api.event();
+    const std::uint64_t device = api.device_memory(10);
+    std::byte* const host = api.host_memory(10);
+    fill(host, 10, 'h');
+    std::atomic<int> done = 0;
+    REQUIRE(fake->run(
+                stream, 0, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &done) == 0);
+    REQUIRE(api.record(event, stream) == 0);
+    REQUIRE(api.to_device(device, host, 10, stream) == 0);
+    REQUIRE(api.synchronize_event(event) == 0);
+    CHECK(done == 1);
+    REQUIRE(api.record(event, stream) == 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK(api.query(event) == 600);
+    fake->hold_copies(false);
+    REQUIRE(api.synchronize_event(event) == 0);
+    CHECK(api.contents(device, 10) == std::string(10, 'h'));
+    CHECK(api.misused(""));
   }
 }
 

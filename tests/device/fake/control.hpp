@@ -1,5 +1,5 @@
-// How tests control a fake driver: each of the two libraries exports stele_fake_control(), which returns a table of functions.
-// The class Fake wraps the table.
+// How tests control a fake driver: each of the two libraries exports stele_fake_control(), which returns a table of
+// functions. The class Fake wraps the table.
 #pragma once
 
 #include <dlfcn.h>
@@ -25,6 +25,23 @@ struct Counters {
   std::uint64_t queued_copies;  // enqueued while an earlier copy of the same stream was pending
   std::uint64_t misuses;
 };
+
+// Kinds of misuse. Each line of the list is "kind: function: text".
+//
+//   not_initialized, no_context, unknown_context, destroyed_context, context_stack, unknown_device
+//   over_released      a context is released more often than retained
+//   released_in_use    the last release of a context frees objects that still exist
+//   unknown_address    a range, or memory to free, that is no allocation
+//   device_range, host_range   a copy exceeds the allocation that it begins or ends in
+//   use_after_free, freed_twice   memory of a device
+//   pageable           the host memory of a copy is not page-locked
+//   wrong_device       the stream of a copy or of a record belongs to another device than the memory or the event
+//   freed_in_use       memory is freed for whose copies the program has not waited
+//   unordered          operations of two streams use the same bytes, one writes, and no event orders them
+//   access_in_use      read() or write() of bytes for whose copies the caller has not waited
+//   unknown_stream, unknown_event   also after their end
+//   call_in_function   a function on a stream calls the driver
+//   stuck              a call has waited longer than the patience
 
 /// A stream is a handle of the driver, or null for the null stream of `device`. Functions that return int return 0 on
 /// success, -1 for an unknown stream or a range outside every allocation.
@@ -73,6 +90,8 @@ struct Control {
   /// Holds the queue of a stream, until release(): work that has not begun does not begin.
   int (*hold)(void* stream, int device);
   int (*release)(void* stream, int device);
+  /// Holds all copies of all streams that have not begun, also of streams created later, until called with false.
+  void (*hold_copies)(bool held);
   /// Waits until all streams have done their work. The driver's user has not waited for it.
   int (*idle)();
 

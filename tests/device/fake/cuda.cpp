@@ -150,7 +150,8 @@ STELE_FAKE_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned int flags) 
 }
 
 STELE_FAKE_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
-  return engine().enter({.name = "cuStreamDestroy_v2", .always = true}, [&] { return engine().destroy_stream(stream); });
+  return engine().enter({.name = "cuStreamDestroy_v2", .always = true},
+                        [&] { return engine().destroy_stream(stream); });
 }
 
 STELE_FAKE_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
@@ -159,9 +160,8 @@ STELE_FAKE_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
 }
 
 STELE_FAKE_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
-  return engine().enter({"cuStreamWaitEvent"}, [&] {
-    return flags != 0 ? code::invalid_value : engine().wait_event(stream, event);
-  });
+  return engine().enter({"cuStreamWaitEvent"},
+                        [&] { return flags != 0 ? code::invalid_value : engine().wait_event(stream, event); });
 }
 
 STELE_FAKE_EXPORT CUresult cuEventCreate(CUevent* event, unsigned int flags) {

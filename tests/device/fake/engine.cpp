@@ -25,7 +25,8 @@ constexpr int device_byte = 0xDB;  // contents of new device memory
 constexpr int host_byte = 0xDA;    // and of new host memory
 constexpr int freed_byte = 0xDD;
 constexpr std::size_t max_misuses = 1000;
-constexpr std::size_t max_contexts = 32;  // in the stack of a thread
+constexpr std::size_t max_ended_streams = 64;  // bounds the threads that have ended and are not joined
+constexpr std::size_t max_contexts = 32;       // in the stack of a thread
 constexpr std::uint64_t default_limit = std::uint64_t{16} << 30;  // of each device, and of page-locked memory
 
 // Handles begin here. On 64-bit machines no pointer has such a value, so that a program that follows one crashes.
@@ -62,7 +63,8 @@ void join(Clock& clock, const Clock& other) {
 bool knows(const Clock& clock, const Op& op);
 
 bool named(std::string_view function, std::string_view name) {
-  return function == name || (function.size() == name.size() + 3 && function.starts_with(name) && function.ends_with("_v2"));
+  return function == name ||
+         (function.size() == name.size() + 3 && function.starts_with(name) && function.ends_with("_v2"));
 }
 
 void sleep(unsigned us) {
@@ -100,6 +102,7 @@ struct Device {
   std::uint64_t retained = 0;
   Code failed = code::success;  // returned by every call that uses the device, once an operation has failed
   std::shared_ptr<Stream> null;
+  Clock ended;  // operations of blocking streams that join_ended() has removed
 };
 
 struct Piece {
@@ -159,6 +162,7 @@ struct Stream {
   bool blocking = false;  // ordered with the null stream
   bool held = false;
   bool ending = false;  // ends its thread when its queue is empty
+  bool ended = false;
   std::deque<std::shared_ptr<Op>> queue;
   std::shared_ptr<Op> last;
   std::uint64_t tickets = 0;
@@ -316,7 +320,8 @@ Code Engine::release(int ordinal) {
   Device* found = nullptr;
   if (const Code failed = device(ordinal, found); failed != code::success) return failed;
   if (found->retained == 0) {
-    misuse("over_released", "the context of device " + std::to_string(ordinal) + " is released more often than retained");
+    misuse("over_released",
+           "the context of device " + std::to_string(ordinal) + " is released more often than retained");
     return code::invalid_context;
   }
   if (--found->retained == 0) reset_context(*found);
@@ -403,8 +408,8 @@ Code Engine::allocate_device(std::size_t size, std::uint64_t& address) {
   // The address differs from a multiple of the page by a random multiple of the alignment, and of no more.
   const std::uint64_t shift = random_() % (page_bytes / alignment) * alignment;
   if (size > std::numeric_limits<std::size_t>::max() / 2) return code::out_of_memory;
-  block->reserved_bytes = static_cast<std::size_t>(
-      guard_bytes + (shift + size + page_bytes - 1) / page_bytes * page_bytes + guard_bytes);
+  block->reserved_bytes =
+      static_cast<std::size_t>(guard_bytes + (shift + size + page_bytes - 1) / page_bytes * page_bytes + guard_bytes);
   void* const reserved =
       ::mmap(nullptr, block->reserved_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) return code::out_of_memory;
@@ -645,10 +650,20 @@ Code Engine::create_stream(bool blocking, void*& out) {
   Device* device = nullptr;
   if (const Code failed = current(device); failed != code::success) return failed;
   if (device->failed != code::success) return device->failed;
+  if (ended_streams_.size() >= max_ended_streams) join_ended();
   const auto stream = make_stream(*device, blocking);
   streams_[stream->handle] = stream;
   out = stream->handle;
   return code::success;
+}
+
+void Engine::join_ended() {
+  std::erase_if(ended_streams_, [](const std::shared_ptr<Stream>& stream) {
+    if (!stream->ended) return false;
+    stream->worker.join();  // the thread has left the lock, and takes it no more
+    if (stream->blocking) join(stream->device->ended, stream->clock);
+    return true;
+  });
 }
 
 Code Engine::destroy_stream(void* handle) {
@@ -695,6 +710,7 @@ void Engine::enqueue(Stream& stream, const std::shared_ptr<Op>& op, std::vector<
   };
   // The null stream and blocking streams wait for one another.
   if (&stream == stream.device->null.get()) {
+    join(op->clock, stream.device->ended);
     for (const auto& [handle, other] : streams_) {
       if (other->blocking && other->device == stream.device) add(other->last);
     }
@@ -722,10 +738,14 @@ void Engine::work(Stream& stream) {
     changed_.wait(*thread.lock, [&] {
       if (stream.queue.empty()) return stream.ending;
       if (lost_ || stream.device->failed != code::success) return true;
-      const auto& after = stream.queue.front()->after;
-      return !stream.held && std::all_of(after.begin(), after.end(), [](const auto& op) { return op->done; });
+      const Op& next = *stream.queue.front();
+      if (stream.held || (copies_held_ && next.copies())) return false;
+      return std::all_of(next.after.begin(), next.after.end(), [](const auto& op) { return op->done; });
     });
-    if (stream.queue.empty()) return;
+    if (stream.queue.empty()) {
+      stream.ended = true;
+      return;
+    }
     const auto op = stream.queue.front();
     order_after(op.get());
     for (const auto& before : op->after) {
@@ -753,7 +773,8 @@ void Engine::work(Stream& stream) {
 /// Waits until an operation is done. Errors: launch_timeout (patience).
 Code Engine::wait(const std::shared_ptr<Op>& op) {
   if (!changed_.wait_for(*thread.lock, std::chrono::milliseconds(patience_ms_), [&] { return op->done; })) {
-    misuse("stuck", "stream " + std::to_string(op->stream) + " is not done after " + std::to_string(patience_ms_) + " ms");
+    misuse("stuck",
+           "stream " + std::to_string(op->stream) + " is not done after " + std::to_string(patience_ms_) + " ms");
     return code::launch_timeout;
   }
   order_after(op.get());
@@ -874,6 +895,7 @@ Code Engine::query_event(void* handle) {
 void Engine::set_defaults() {
   initialized_ = false;
   lost_ = false;
+  copies_held_ = false;
   version_ = flavour.version;
   devices_.clear();
   set_devices(2);
@@ -1047,6 +1069,11 @@ int Engine::hold(void* handle, int ordinal, bool held) {
   return 0;
 }
 
+void Engine::hold_copies(bool held) {
+  copies_held_ = held;
+  changed_.notify_all();
+}
+
 int Engine::idle() {
   std::vector<std::shared_ptr<Op>> last;
   const auto add = [&](const std::shared_ptr<Stream>& stream) {
@@ -1057,7 +1084,8 @@ int Engine::idle() {
   for (const auto& device : devices_) add(device->null);
   int result = 0;
   for (const auto& op : last) {
-    if (!changed_.wait_for(*thread.lock, std::chrono::milliseconds(patience_ms_), [&] { return op->done; })) result = -1;
+    if (!changed_.wait_for(*thread.lock, std::chrono::milliseconds(patience_ms_), [&] { return op->done; }))
+      result = -1;
   }
   return result;
 }
@@ -1079,14 +1107,12 @@ const Control* control_table() {
       .set_devices = [](int count) { with([&](Engine& e) { e.set_devices(count); }); },
       .set_version = [](int version) { with([&](Engine& e) { e.set_version(version); }); },
       .set_delay = [](std::uint64_t seed, unsigned us) { with([&](Engine& e) { e.set_delay(seed, us); }); },
-      .set_device_limit =
-          [](int device, std::uint64_t bytes) { with([&](Engine& e) { e.set_device_limit(device, bytes); }); },
+      .set_device_limit = [](int device,
+                             std::uint64_t bytes) { with([&](Engine& e) { e.set_device_limit(device, bytes); }); },
       .set_host_limit = [](std::uint64_t bytes) { with([&](Engine& e) { e.set_host_limit(bytes); }); },
       .set_patience = [](unsigned ms) { with([&](Engine& e) { e.set_patience(ms); }); },
-      .fail =
-          [](const char* function, std::uint64_t n, Code code, std::uint64_t times) {
-            with([&](Engine& e) { e.fail(function, n, code, times); });
-          },
+      .fail = [](const char* function, std::uint64_t n, Code code,
+                 std::uint64_t times) { with([&](Engine& e) { e.fail(function, n, code, times); }); },
       .fail_copy = [](std::uint64_t n, Code code) { with([&](Engine& e) { e.fail_copy(n, code); }); },
       .lose = [] { with([](Engine& e) { e.lose(); }); },
       .pending_faults = [] { return with([](Engine& e) { return e.pending_faults(); }); },
@@ -1105,14 +1131,10 @@ const Control* control_table() {
             });
           },
       .clear_misuses = [] { with([](Engine& e) { e.clear_misuses(); }); },
-      .read =
-          [](std::uint64_t address, void* out, std::size_t size) {
-            return with([&](Engine& e) { return e.access(address, out, nullptr, size); });
-          },
-      .write =
-          [](std::uint64_t address, const void* from, std::size_t size) {
-            return with([&](Engine& e) { return e.access(address, nullptr, from, size); });
-          },
+      .read = [](std::uint64_t address, void* out,
+                 std::size_t size) { return with([&](Engine& e) { return e.access(address, out, nullptr, size); }); },
+      .write = [](std::uint64_t address, const void* from,
+                  std::size_t size) { return with([&](Engine& e) { return e.access(address, nullptr, from, size); }); },
       .run =
           [](void* stream, int device, void (*function)(void*), void* context) {
             return with([&](Engine& e) { return e.run(stream, device, 0, 0, false, function, context); });
@@ -1123,8 +1145,9 @@ const Control* control_table() {
             return with([&](Engine& e) { return e.run(stream, device, address, size, writes, function, context); });
           },
       .hold = [](void* stream, int device) { return with([&](Engine& e) { return e.hold(stream, device, true); }); },
-      .release =
-          [](void* stream, int device) { return with([&](Engine& e) { return e.hold(stream, device, false); }); },
+      .release = [](void* stream,
+                    int device) { return with([&](Engine& e) { return e.hold(stream, device, false); }); },
+      .hold_copies = [](bool held) { with([&](Engine& e) { e.hold_copies(held); }); },
       .idle = [] { return with([](Engine& e) { return e.idle(); }); },
       .stack_depth = [] { return with([](Engine& e) { return e.stack_depth(); }); },
       .current_device = [] { return with([](Engine& e) { return e.current_device(); }); },

@@ -1,9 +1,9 @@
 // The engine of both fake drivers: devices, memory, streams and events, with checks of how they are used.
 //
 // Two ways find a missing wait. Copies run late and in pieces on the thread of their stream, so that reuse of memory
-// before its copy is done damages data; ThreadSanitizer sees these accesses, ordered only by what the driver's functions
-// promise. Besides, each operation has a vector clock, by which the engine reports conflicting operations that are not
-// ordered, whatever the timing.
+// before its copy is done damages data; ThreadSanitizer sees these accesses, ordered only by what the driver's
+// functions promise. Besides, each operation has a vector clock, by which the engine reports conflicting operations
+// that are not ordered, whatever the timing.
 #pragma once
 
 #include <condition_variable>
@@ -127,6 +127,7 @@ class Engine {
   int run(void* stream, int device, std::uint64_t address, std::size_t size, bool writes, void (*function)(void*),
           void* context);
   int hold(void* stream, int device, bool held);
+  void hold_copies(bool held);
   int idle();
   int stack_depth() const;
   int current_device() const;
@@ -176,6 +177,7 @@ class Engine {
   Code release_block(const std::shared_ptr<Block>& block, bool silent);
   void reset_context(Device& device);
   void work(Stream& stream);
+  void join_ended();
   void end_streams();
   void set_defaults();
 
@@ -184,6 +186,7 @@ class Engine {
 
   bool initialized_ = false;
   bool lost_ = false;
+  bool copies_held_ = false;
   int version_ = 0;
   std::uint64_t generation_ = 0;  // the number of resets, so that the stacks of threads become empty
   std::vector<std::unique_ptr<Device>> devices_;

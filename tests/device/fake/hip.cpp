@@ -87,9 +87,8 @@ STELE_FAKE_EXPORT hipError_t hipMalloc(void** out, std::size_t size) {
 }
 
 STELE_FAKE_EXPORT hipError_t hipFree(void* memory) {
-  return engine().enter({.name = "hipFree", .always = true}, [&] {
-    return memory == nullptr ? code::success : engine().free_device(address_of(memory));
-  });
+  return engine().enter({.name = "hipFree", .always = true},
+                        [&] { return memory == nullptr ? code::success : engine().free_device(address_of(memory)); });
 }
 
 STELE_FAKE_EXPORT hipError_t hipHostMalloc(void** out, std::size_t size, unsigned int flags) {
@@ -106,9 +105,8 @@ STELE_FAKE_EXPORT hipError_t hipHostMalloc(void** out, std::size_t size, unsigne
 }
 
 STELE_FAKE_EXPORT hipError_t hipHostFree(void* memory) {
-  return engine().enter({.name = "hipHostFree", .always = true}, [&] {
-    return memory == nullptr ? code::success : engine().free_host(memory);
-  });
+  return engine().enter({.name = "hipHostFree", .always = true},
+                        [&] { return memory == nullptr ? code::success : engine().free_host(memory); });
 }
 
 STELE_FAKE_EXPORT hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t to, const void* from, std::size_t size,
@@ -142,9 +140,8 @@ STELE_FAKE_EXPORT hipError_t hipStreamSynchronize(hipStream_t stream) {
 }
 
 STELE_FAKE_EXPORT hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int flags) {
-  return engine().enter({"hipStreamWaitEvent"}, [&] {
-    return flags != 0 ? code::invalid_value : engine().wait_event(stream, event);
-  });
+  return engine().enter({"hipStreamWaitEvent"},
+                        [&] { return flags != 0 ? code::invalid_value : engine().wait_event(stream, event); });
 }
 
 STELE_FAKE_EXPORT hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned flags) {
