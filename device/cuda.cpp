@@ -139,7 +139,7 @@ class Cuda final : public Api {
     return failed(function, code, name);
   }
   /// Makes the device's primary context current, which is also that of CUDA's runtime.
-  Status push(int ordinal) {
+  Status push(int ordinal) noexcept {
     Handle context = nullptr;
     {
       const std::lock_guard lock(mutex_);
@@ -157,9 +157,14 @@ class Cuda final : public Api {
     pop_(&context);
     return result(code, function);
   }
+  /// Calls a function that frees something. Tries again if the context cannot be made current, because nothing else
+  /// would free it.
   template <class Call>
   void ignore(int ordinal, Call call) noexcept {
-    static_cast<void>(guarded([&] { return on(ordinal, "", call); }));
+    if (!push(ordinal) && !push(ordinal)) return;
+    call();
+    Handle context = nullptr;
+    pop_(&context);
   }
 
   std::vector<int> devices_;

@@ -247,8 +247,10 @@ class Ring final : public Transfer {
         status = copy(**device, copies[i]);
       }
       // After an error too, because the copies before it use the buffer.
-      for (Copies* device : used) {
+      for (const Copies* device : used) {
         auto recorded = record(buffer, *device);
+        // Nothing else would tell when the buffer may be used again.
+        if (!recorded) static_cast<void>(api_->synchronize(device->ordinal, device->stream));
         if (status) status = std::move(recorded);
       }
       return status;

@@ -144,7 +144,7 @@ void flip_byte(const std::string& path, std::uint64_t at) {
   file.put(byte);
 }
 
-TEST_SUITE_BEGIN("device");
+TEST_SUITE_BEGIN("concurrency");
 
 DEVICE_TEST("files of every kind are loaded into new tensors, and saved from them") {
   Devices<Kind> devices;
@@ -358,12 +358,13 @@ DEVICE_TEST("copies wait for the program's stream, and its later work for them")
   const host::Net old = host_net(2, 50, 1), host = host_net(2, 50, 1000);
   REQUIRE(save(host, dir / "a.stele"));
   gpu::Net net = device_net(devices, old);
-  auto stream = devices.driver().api();  // keeps the driver
+  int gpu = 0;
   void* const handle = [&] {
     void* made = nullptr;
     if (Kind::kind == DeviceKind::cuda) {
       void* context = nullptr;
-      fake.template function<int(void**, int)>("cuDevicePrimaryCtxRetain")(&context, 0);
+      fake.template function<int(int*, int)>("cuDeviceGet")(&gpu, 0);
+      fake.template function<int(void**, int)>("cuDevicePrimaryCtxRetain")(&context, gpu);
       fake.template function<int(void*)>("cuCtxPushCurrent_v2")(context);
       fake.template function<int(void**, unsigned)>("cuStreamCreate")(&made, 1);
     } else {
@@ -409,11 +410,13 @@ DEVICE_TEST("copies wait for the program's stream, and its later work for them")
     CHECK(fake.misuses() != "");
     fake->clear_misuses();
   }
+  const char* const synchronize = Kind::kind == DeviceKind::cuda ? "cuStreamSynchronize" : "hipStreamSynchronize";
+  CHECK(fake.template function<int(void*)>(synchronize)(handle) == 0);
   if (Kind::kind == DeviceKind::cuda) {
     fake.template function<int(void*)>("cuStreamDestroy_v2")(handle);
     void* context = nullptr;
     fake.template function<int(void**)>("cuCtxPopCurrent_v2")(&context);
-    fake.template function<int(int)>("cuDevicePrimaryCtxRelease_v2")(0);
+    fake.template function<int(int)>("cuDevicePrimaryCtxRelease_v2")(gpu);
   } else {
     fake.template function<int(void*)>("hipStreamDestroy")(handle);
   }
@@ -718,7 +721,7 @@ DEVICE_TEST("a lost device ends saves and loads with an error") {
     CHECK(failed.error().code() == Errc::io);
     CHECK(failed.error().partially_applied());
   }
-  (*devices.fake())->reset();
+  devices.give_up();
 }
 
 DEVICE_TEST("a driver that is missing, or has no device, is an error") {
@@ -789,11 +792,13 @@ TEST_CASE("device: a tensor with read() and write() needs no transfer") {
   struct Model {
     EngineTensor w;
   };
-  struct HostModel {
-    Tensor<float, 1> w;
+  struct InMemory {
+    struct Model {
+      Tensor<float, 1> w;
+    };
   };
   const TempDir dir;
-  const HostModel host{vector(200'000, 1)};
+  const InMemory::Model host{vector(200'000, 1)};
   REQUIRE(save(host, dir / "a.stele"));
   auto model = load<Model>(dir / "a.stele");
   REQUIRE_MESSAGE(model, why(model));
