@@ -479,7 +479,7 @@ format-check: deps
 tidy: PRESET = dev-clang
 tidy: deps
 	cmake --preset $(PRESET)
-	tools/tidy.sh build/$(PRESET) $(JOBS)
+	tools/tidy.py build/$(PRESET) $(JOBS)
 
 clean:
 	rm -rf build
