@@ -174,8 +174,8 @@ performance:
 # Counts of instructions do not depend on the machine's load. UPDATE=--update writes the new counts.
 instructions: deps
 	$(call build,release -D STELE_BENCHMARKS=ON,bench_hot_paths bench_shared_parts)
-	benchmarks/instructions.py build/release/benchmarks/bench_hot_paths $(UPDATE)
-	benchmarks/shared_parts.py build/release/benchmarks/bench_shared_parts
+	benchmarks/instructions.py build/release/benchmarks/bench_hot_paths $(UPDATE) & \
+	benchmarks/shared_parts.py build/release/benchmarks/bench_shared_parts; shared=$$?; wait $$! && exit $$shared
 
 fuzz: deps
 	$(call build,fuzz)
