@@ -178,8 +178,8 @@ Status ManagerState::save_async(std::int64_t step, const Checkpoint& checkpoint,
   task.begun = begin(step);
   auto added = guarded([&]() -> Status {
     STELE_TRY_ASSIGN(task.block, memory_.take(bytes));
-    STELE_TRY_ASSIGN(task.checkpoint, steps::staged(checkpoint, task.block.span(), workers_of(options_.parts),
-                                                    options_.parts.transfer));
+    STELE_TRY_ASSIGN(task.checkpoint,
+                     steps::staged(checkpoint, task.block.span(), workers_of(options_.parts), options_.parts.transfer));
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
     return {};

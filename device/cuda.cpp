@@ -125,8 +125,7 @@ class Cuda final : public Api {
   Status copy_to_device(int ordinal, std::byte* to, const std::byte* from, std::size_t size, Handle stream) override {
     return on(ordinal, "cuMemcpyHtoDAsync", [&] { return to_device_(pointer(to), from, size, stream); });
   }
-  Status copy_from_device(int ordinal, std::byte* to, const std::byte* from, std::size_t size,
-                          Handle stream) override {
+  Status copy_from_device(int ordinal, std::byte* to, const std::byte* from, std::size_t size, Handle stream) override {
     return on(ordinal, "cuMemcpyDtoHAsync", [&] { return from_device_(to, pointer(from), size, stream); });
   }
 

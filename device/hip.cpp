@@ -109,8 +109,7 @@ class Hip final : public Api {
     return on(ordinal, "hipMemcpyHtoDAsync",
               [&] { return to_device_(to, const_cast<std::byte*>(from), size, stream); });
   }
-  Status copy_from_device(int ordinal, std::byte* to, const std::byte* from, std::size_t size,
-                          Handle stream) override {
+  Status copy_from_device(int ordinal, std::byte* to, const std::byte* from, std::size_t size, Handle stream) override {
     return on(ordinal, "hipMemcpyDtoHAsync",
               [&] { return from_device_(to, const_cast<std::byte*>(from), size, stream); });
   }

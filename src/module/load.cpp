@@ -168,8 +168,8 @@ class Loader {
     const TensorOps& ops = *op.ops;
     shape_.assign(plan_.snapshot.leaf(op.leaf).shape());
     if (ops.part_of_device != nullptr && options_.transfer != nullptr) {
-      auto given = devices_.give(ops, op.object, op.original, shape_, loaded_dtype(op), bytes_of(op),
-                                 plan_.paths.text(op.path));
+      auto given =
+          devices_.give(ops, op.object, op.original, shape_, loaded_dtype(op), bytes_of(op), plan_.paths.text(op.path));
       return given ? std::move(given) : at_path(std::move(given).error(), op);
     }
     ops.resize(op.object, shape_, loaded_dtype(op));
@@ -319,7 +319,8 @@ class Loader {
     if (status) {
       status = transfer.finish();
       // Any of the copies may have failed.
-      for (std::size_t i = 0; !status && i < fills_.size(); ++i) filled.done[i] = filled.done[i] && fills_[i].targets == 0;
+      for (std::size_t i = 0; !status && i < fills_.size(); ++i)
+        filled.done[i] = filled.done[i] && fills_[i].targets == 0;
     }
     if (!status) transfer.cancel();
     return status;
