@@ -183,7 +183,8 @@ class Loader {
       if (op.ops->locations == nullptr) continue;
       // Without an object, the tensor is made later.
       const auto device = op.object != nullptr ? device_of(*op.ops, op.object) : OnDevice{Location::any_device()};
-      const bool writes = op.ops->write != nullptr && op.ops->resize != nullptr;
+      const bool writes =
+          op.ops->write != nullptr && (op.ops->resize != nullptr || op.ops->part_of_device == nullptr);
       if (device && !writes) return at_path(unreachable_device(device->where, false), op);
     }
     return {};
