@@ -2,6 +2,7 @@
 
 #include "passes/progress.hpp"
 #include "recorder.hpp"
+#include "snapshot/device_leaves.hpp"
 #include "snapshot/properties.hpp"
 
 namespace stele::inline v0 {
@@ -22,7 +23,8 @@ Result<Report> save_checkpoint(const Format& format, PrecisionSpec precision, co
                   [&](const Snapshot& prepared, Meter& meter) {
                     Checkpoint metered{with_progress(prepared, meter), checkpoint.graph, checkpoint.training, {}};
                     for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
-                      metered.optimizer.set_snapshot(key, with_progress(arrays, meter));
+                      STELE_TRY_ASSIGN(const Snapshot readable, read_through(arrays, options.transfer));
+                      metered.optimizer.set_snapshot(key, with_progress(readable, meter));
                     }
                     return write(metered, prepared);
                   }));
