@@ -20,7 +20,7 @@ Result<Report> save_checkpoint(const Format& format, PrecisionSpec precision, co
   STELE_TRY_ASSIGN(
       Report report,
       save_object(format, precision, {nullptr, &checkpoint.parameters}, sink, options, optimizer_bytes(checkpoint),
-                  [&](const Snapshot& prepared, Meter& meter) {
+                  [&](const Snapshot& prepared, Meter& meter) -> Status {
                     Checkpoint metered{with_progress(prepared, meter), checkpoint.graph, checkpoint.training, {}};
                     for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
                       STELE_TRY_ASSIGN(const Snapshot readable, read_through(arrays, options.transfer));
