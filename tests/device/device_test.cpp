@@ -502,6 +502,40 @@ DEVICE_TEST("a background save holds the caller until the weights are in main me
   }
 }
 
+DEVICE_TEST("steps of training are deltas, with optimizer state, and are resumed on the device") {
+  Devices<Kind> devices;
+  NEEDS_DEVICE(devices);
+  const TempDir dir;
+  const auto transfer = devices.transfer({.buffer_size = 65536});
+  ManagerOptions options{.deltas = 3};
+  options.parts.transfer = transfer.get();
+  options.load.transfer = transfer.get();
+  options.parts.file.durability = Durability::process;
+  auto manager = CheckpointManager::open(dir / "run", CompressedRecorder<>(), options);
+  REQUIRE_MESSAGE(manager, why(manager));
+  for (std::int64_t step = 0; step < 5; ++step) {
+    const host::Net now = host_net(2, 30, static_cast<float>(step)), moments = host_net(2, 30, 100);
+    gpu::Net net = device_net(devices, now), state = device_net(devices, moments);
+    const auto checkpoint = checkpoint_of(net, StateKind("M", state));
+    REQUIRE_MESSAGE(checkpoint, why(checkpoint));
+    if (step % 2 == 0) {
+      auto saved = manager->save(step, *checkpoint);
+      REQUIRE_MESSAGE(saved, why(saved));
+    } else {
+      auto saved = manager->save_async(step, *checkpoint);
+      REQUIRE_MESSAGE(saved, why(saved));
+      REQUIRE(manager->wait());
+    }
+    gpu::Net again = device_net(devices, host_net(2, 30, 7)), again_state = device_net(devices, host_net(2, 30, 8));
+    auto resumed = manager->resume(again, StateKind("M", again_state));
+    REQUIRE_MESSAGE(resumed, why(resumed));
+    REQUIRE(*resumed);
+    CHECK((*resumed)->info.step == step);
+    CHECK(equal(devices, again, now));
+    CHECK(equal(devices, again_state, moments));
+  }
+}
+
 DEVICE_TEST("without a transfer, loads and saves name the tensor and what to set") {
   Devices<Kind> devices;
   NEEDS_DEVICE(devices);
@@ -520,6 +554,12 @@ DEVICE_TEST("without a transfer, loads and saves name the tensor and what to set
   CHECK(into.error().code() == Errc::invalid_argument);
   CHECK(!into.error().partially_applied());
   CHECK(net.steps == 1);
+  const auto file = open(dir / "a.stele");
+  REQUIRE(file);
+  CHECK(dry_run<gpu::Net>(*file).error().hint() == "set LoadOptions::transfer");
+  CHECK(dry_run(net, *file).error().path() == "layers.0.weight");
+  const auto transfer = devices.transfer();
+  CHECK(dry_run(net, *file, {.transfer = transfer.get()}));
   auto saved = save(net, dir / "b.stele");
   REQUIRE(!saved);
   CHECK(saved.error().code() == Errc::invalid_argument);
