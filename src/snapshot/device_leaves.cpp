@@ -226,15 +226,16 @@ const LeafOps device_leaf_ops{
 Result<Snapshot> read_through(const Snapshot& snapshot, Transfer* transfer) {
   std::shared_ptr<DeviceLeaves> devices;
   std::shared_ptr<SnapshotData> data;
-  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
-    const LeafView leaf = snapshot.leaf(i);
-    const TensorOps* ops = module_tensor_ops(leaf.provider());
+  const auto& leaves = snapshot.data()->leaves;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const Provider& provider = leaves[i].provider;
+    const TensorOps* ops = module_tensor_ops(provider);
     if (ops == nullptr || ops->locations == nullptr) continue;
-    const auto from = device_of(*ops, leaf.provider().at);
-    if (!from || leaf.byte_size() == 0) continue;
+    const auto from = device_of(*ops, provider.at);
+    if (!from || leaves[i].bytes == 0) continue;
     if (transfer == nullptr) {
       if (ops->read != nullptr) continue;
-      return unreachable_device(from->where, true).path(leaf.path());
+      return unreachable_device(from->where, true).path(snapshot.leaf(i).path());
     }
     if (devices == nullptr) {
       devices = std::make_shared<DeviceLeaves>(*transfer);
@@ -243,7 +244,7 @@ Result<Snapshot> read_through(const Snapshot& snapshot, Transfer* transfer) {
       STELE_TRY(transfer->begin());
     }
     data->leaves[i].provider = {&device_leaf_ops, devices.get(), devices->size()};
-    devices->add(*from, leaf.byte_size());
+    devices->add(*from, leaves[i].bytes);
   }
   if (data == nullptr) return snapshot;
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
