@@ -78,8 +78,8 @@ nb::tuple from_dlpack(const nb::object& capsule, bool writable) {
 nb::object to_dlpack(const nb::object& owner, std::uintptr_t address, const std::vector<std::size_t>& shape,
                      unsigned code, unsigned bits, int type, int ordinal) {
   const nb::dlpack::dtype dtype{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1};
-  return nb::cast(nb::ndarray<nb::array_api>(pointer(address), shape.size(), shape.data(), owner, nullptr, dtype, type,
-                                             ordinal));
+  return nb::cast(
+      nb::ndarray<nb::array_api>(pointer(address), shape.size(), shape.data(), owner, nullptr, dtype, type, ordinal));
 }
 
 }  // namespace
