@@ -585,10 +585,14 @@ class File(Mapping[str, Tensor]):
         for tensor, memory in rows:
             _check_memory(tensor, memory)
         model, stoppable = self._model, Stoppable(progress)
+        size = sum(tensor.nbytes for tensor, _ in rows)
         by_driver: dict[int, list[tuple[int, devices.Memory]]] = {}
         for tensor, memory in rows:
             by_driver.setdefault(id(memory.driver), []).append((tensor._leaf, memory))
         for group in by_driver.values():
+            if size <= _LONG_READ_BYTES:
+                devices.read_into(model, group, progress)
+                continue
             interruptible(functools.partial(devices.read_into, model, group, stoppable), stoppable.stop)
 
     # --- life ---

@@ -123,9 +123,8 @@ def memory_of(entry: Any, name: str, *, writable: bool = False) -> Memory:
         TypeError: the library has no such dtype. ValueError: the elements are not contiguous, or read-only.
     """
     if isinstance(entry, DeviceTensor):
-        opened = driver(entry._kind)
-        opened.synchronize(entry._ordinal)
-        return Memory(opened, entry._ordinal, entry.address, entry.dtype, entry.shape, entry)
+        entry._driver.synchronize(entry._ordinal)
+        return Memory(entry._driver, entry._ordinal, entry.address, entry.dtype, entry.shape, entry)
     if _dtypes.is_torch(entry):
         from . import torch as bridge
 
@@ -165,12 +164,12 @@ class DeviceTensor:
     __slots__ = ("_driver", "_kind", "_ordinal", "_owner", "address", "device", "dtype", "nbytes", "shape")
 
     def __init__(
-        self, owner: Any, address: int, dtype: str, shape: tuple[int, ...], nbytes: int, kind: str, ordinal: int
+        self, opened: Any, kind: str, ordinal: int, owner: Any, address: int, dtype: str, shape: tuple[int, ...], nbytes: int
     ) -> None:
         self._owner = owner
         self._kind = kind
         self._ordinal = ordinal
-        self._driver = driver(kind)
+        self._driver = opened
         self.address = address
         self.dtype = dtype
         self.shape = shape
@@ -244,12 +243,14 @@ def load(file: Any, names: list[str], device: tuple[str, int], progress: Any) ->
     tensors = [file[name] for name in names]
     leaves = list(dict.fromkeys(tensor._leaf for tensor in tensors))
     memory = dict(zip(leaves, opened.load(file._model, leaves, ordinal, progress)))
-    result = {}
+    result: dict[str, DeviceTensor] = {}
     made: dict[int, DeviceTensor] = {}
     for name, tensor in zip(names, tensors):
         if tensor._leaf not in made:
             owner, address = memory[tensor._leaf]
-            made[tensor._leaf] = DeviceTensor(owner, address, tensor.dtype, tensor.shape, tensor.nbytes, kind, ordinal)
+            made[tensor._leaf] = DeviceTensor(
+                opened, kind, ordinal, owner, address, tensor.dtype, tensor.shape, tensor.nbytes
+            )
         result[name] = made[tensor._leaf]
     return result
 

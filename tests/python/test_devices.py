@@ -152,10 +152,12 @@ def damage(path: Path, array: np.ndarray[Any, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["all.stele", "all.safetensors"])
 def test_tensors_of_every_dtype_are_loaded(fake: Fake, inside: Path, name: str) -> None:
-    dtypes = [dtype for dtype in DTYPES if name == "all.stele" or dtype not in ("c128", "f8_e4m3fnuz", "f8_e5m2fnuz", "i4", "u4")]
-    arrays = {dtype: sample(dtype, (5, 8)) for dtype in dtypes}
+    arrays = {dtype: sample(dtype, (5, 8)) for dtype in DTYPES}
+    if name == "all.safetensors":
+        for dtype in ("c128", "f8_e4m3fnuz", "f8_e5m2fnuz", "i4", "u4"):
+            del arrays[dtype]
     arrays |= {"scalar": np.array(3.5), "empty": np.zeros((0, 4), np.float32)}
-    stele.save(arrays, name, allow_loss=False)
+    stele.save(arrays, name)
     with stele.open(name) as file:
         tensors = file.to_device(fake.device)
     assert list(tensors) == list(arrays)
