@@ -154,7 +154,7 @@ def damage(path: Path, array: np.ndarray[Any, Any]) -> None:
 def test_tensors_of_every_dtype_are_loaded(fake: Fake, inside: Path, name: str) -> None:
     arrays = {dtype: sample(dtype, (5, 8)) for dtype in DTYPES}
     if name == "all.safetensors":
-        for dtype in ("c128", "f8_e4m3fnuz", "f8_e5m2fnuz", "i4", "u4"):
+        for dtype in ("c128", "i4", "u4"):
             del arrays[dtype]
     arrays |= {"scalar": np.array(3.5), "empty": np.zeros((0, 4), np.float32)}
     stele.save(arrays, name)
