@@ -1,7 +1,7 @@
 # Every target installs what it needs (Debian 12, as root) and builds below build/.
 #
 #   make demo                 build and run programs of examples/programs/ and the command: what stele does, in 50 lines
-#   make test                 build with g++ and run all tests
+#   make test                 build with g++ and run all tests (STELE_TEST_FULL=1: all kills and conversions)
 #   make check-PRESET         build and test with another preset: dev-clang asan-ubsan tsan cxx23
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
@@ -174,8 +174,8 @@ performance:
 # Counts of instructions do not depend on the machine's load. UPDATE=--update writes the new counts.
 instructions: deps
 	$(call build,release -D STELE_BENCHMARKS=ON,bench_hot_paths bench_shared_parts)
-	benchmarks/instructions.py build/release/benchmarks/bench_hot_paths $(UPDATE)
-	benchmarks/shared_parts.py build/release/benchmarks/bench_shared_parts
+	benchmarks/instructions.py build/release/benchmarks/bench_hot_paths $(UPDATE) & \
+	benchmarks/shared_parts.py build/release/benchmarks/bench_shared_parts; shared=$$?; wait $$! && exit $$shared
 
 fuzz: deps
 	$(call build,fuzz)
@@ -479,7 +479,7 @@ format-check: deps
 tidy: PRESET = dev-clang
 tidy: deps
 	cmake --preset $(PRESET)
-	tools/tidy.sh build/$(PRESET) $(JOBS)
+	tools/tidy.py build/$(PRESET) $(JOBS)
 
 clean:
 	rm -rf build

@@ -31,7 +31,7 @@ struct ManifestFile {
 
 struct Manifest {
   StepInfo info;
-  FilePlace folder{};                                             // set only for a step that was read
+  FilePlace folder{};                                            // set only for a step that was read
   std::string checkpoint{};                                      // the single file of a CheckpointFormat; else empty
   std::string parameters{};                                      // file or folder with the parameters; else empty
   std::vector<std::pair<std::string, std::string>> optimizer{};  // key and file of each kind of state

@@ -7,6 +7,7 @@
 
 #include "base/parallel.hpp"
 #include "parts.hpp"
+#include "snapshot/device_leaves.hpp"
 #include "stele/config.hpp"
 #include "stele/snapshot.hpp"
 
@@ -156,7 +157,16 @@ Result<SavedStep> ManagerState::save(std::int64_t step, const Checkpoint& checkp
 }
 
 Result<SavedStep> ManagerState::finish(const Begun& begun, const Checkpoint& checkpoint, const StepValues& values) {
-  auto saved = guarded([&] { return write(begun.step, begun.answer.signal, checkpoint, values); });
+  auto saved = guarded([&]() -> Result<SavedStep> {
+    // Deltas read the tensors before a format does.
+    Checkpoint readable{{}, checkpoint.graph, checkpoint.training, {}, checkpoint.left_out};
+    STELE_TRY_ASSIGN(readable.parameters, read_through(checkpoint.parameters, options_.parts.transfer));
+    for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
+      STELE_TRY_ASSIGN(Snapshot kind, read_through(arrays, options_.parts.transfer));
+      readable.optimizer.set_snapshot(key, std::move(kind));
+    }
+    return write(begun.step, begun.answer.signal, readable, values);
+  });
   end(begun, saved.has_value());
   return saved;
 }
@@ -178,8 +188,8 @@ Status ManagerState::save_async(std::int64_t step, const Checkpoint& checkpoint,
   task.begun = begin(step);
   auto added = guarded([&]() -> Status {
     STELE_TRY_ASSIGN(task.block, memory_.take(bytes));
-    STELE_TRY_ASSIGN(task.checkpoint, steps::staged(checkpoint, task.block.span(), workers_of(options_.parts),
-                                                    options_.parts.transfer));
+    STELE_TRY_ASSIGN(task.checkpoint,
+                     steps::staged(checkpoint, task.block.span(), workers_of(options_.parts), options_.parts.transfer));
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
     return {};

@@ -125,8 +125,7 @@ class Cuda final : public Api {
   Status copy_to_device(int ordinal, std::byte* to, const std::byte* from, std::size_t size, Handle stream) override {
     return on(ordinal, "cuMemcpyHtoDAsync", [&] { return to_device_(pointer(to), from, size, stream); });
   }
-  Status copy_from_device(int ordinal, std::byte* to, const std::byte* from, std::size_t size,
-                          Handle stream) override {
+  Status copy_from_device(int ordinal, std::byte* to, const std::byte* from, std::size_t size, Handle stream) override {
     return on(ordinal, "cuMemcpyDtoHAsync", [&] { return from_device_(to, pointer(from), size, stream); });
   }
 
@@ -139,7 +138,7 @@ class Cuda final : public Api {
     return failed(function, code, name);
   }
   /// Makes the device's primary context current, which is also that of CUDA's runtime.
-  Status push(int ordinal) {
+  Status push(int ordinal) noexcept {
     Handle context = nullptr;
     {
       const std::lock_guard lock(mutex_);
@@ -157,9 +156,14 @@ class Cuda final : public Api {
     pop_(&context);
     return result(code, function);
   }
+  /// Calls a function that frees something. Tries again if the context cannot be made current, because nothing else
+  /// would free it.
   template <class Call>
   void ignore(int ordinal, Call call) noexcept {
-    static_cast<void>(guarded([&] { return on(ordinal, "", call); }));
+    if (!push(ordinal) && !push(ordinal)) return;
+    call();
+    Handle context = nullptr;
+    pop_(&context);
   }
 
   std::vector<int> devices_;

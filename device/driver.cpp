@@ -18,7 +18,8 @@ Status Api::check(Location where) const {
 }
 
 Error Api::failed(const char* function, int code, const char* name) {
-  const std::string error = (name != nullptr ? std::string(name) : std::string("error")) + " (" + std::to_string(code) + ")";
+  const std::string error =
+      (name != nullptr ? std::string(name) : std::string("error")) + " (" + std::to_string(code) + ")";
   if (code == out_of_memory) return Error(Errc::out_of_memory, "the device has too little memory").found(error);
   return Error(Errc::io, "the device's driver fails in " + std::string(function)).found(error);
 }

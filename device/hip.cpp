@@ -109,8 +109,7 @@ class Hip final : public Api {
     return on(ordinal, "hipMemcpyHtoDAsync",
               [&] { return to_device_(to, const_cast<std::byte*>(from), size, stream); });
   }
-  Status copy_from_device(int ordinal, std::byte* to, const std::byte* from, std::size_t size,
-                          Handle stream) override {
+  Status copy_from_device(int ordinal, std::byte* to, const std::byte* from, std::size_t size, Handle stream) override {
     return on(ordinal, "hipMemcpyDtoHAsync",
               [&] { return from_device_(to, const_cast<std::byte*>(from), size, stream); });
   }
@@ -119,19 +118,32 @@ class Hip final : public Api {
   Status result(int code, const char* function) const {
     return code == 0 ? Status() : failed(function, code, error_name_(code));
   }
-  /// The device is the calling thread's; HIP's contexts are deprecated.
-  template <class Call>
-  Status on(int ordinal, const char* function, Call call) {
+  /// Makes the device that of the calling thread, and returns the previous one. HIP's contexts are deprecated.
+  Result<int> enter(int ordinal) noexcept {
     int before = 0;
     STELE_TRY(result(get_device_(&before), "hipGetDevice"));
     if (before != ordinal) STELE_TRY(result(set_device_(ordinal), "hipSetDevice"));
-    const int code = call();
+    return before;
+  }
+  void leave(int ordinal, int before) noexcept {
     if (before != ordinal) set_device_(before);
-    return result(code, function);
   }
   template <class Call>
+  Status on(int ordinal, const char* function, Call call) {
+    STELE_TRY_ASSIGN(const int before, enter(ordinal));
+    const int code = call();
+    leave(ordinal, before);
+    return result(code, function);
+  }
+  /// Calls a function that frees something. Tries again if the device cannot be selected, because nothing else would
+  /// free it.
+  template <class Call>
   void ignore(int ordinal, Call call) noexcept {
-    static_cast<void>(guarded([&] { return on(ordinal, "", call); }));
+    auto before = enter(ordinal);
+    if (!before) before = enter(ordinal);
+    if (!before) return;
+    call();
+    leave(ordinal, *before);
   }
 
   int (*init_)(unsigned flags) = nullptr;

@@ -156,8 +156,8 @@ class Ring final : public Transfer {
     return detail::guarded([&]() -> Result<std::shared_ptr<std::byte>> {
       STELE_TRY(api_->check(where));
       STELE_TRY_ASSIGN(std::byte* const data, api_->allocate(where.ordinal, std::max<std::size_t>(size, 1)));
-      return std::shared_ptr<std::byte>(
-          data, [api = api_, ordinal = where.ordinal](std::byte* p) { api->free(ordinal, p); });
+      return std::shared_ptr<std::byte>(data,
+                                        [api = api_, ordinal = where.ordinal](std::byte* p) { api->free(ordinal, p); });
     });
   }
   Result<std::shared_ptr<std::byte>> allocate_host(std::size_t size) override {
@@ -173,8 +173,9 @@ class Ring final : public Transfer {
       for (std::size_t i = 0; status && i < copies.size(); ++i) {
         const DeviceCopy& copy = copies[i];
         auto device = device_of(copy.where);
-        status = device ? api_->copy_from_device(copy.where.ordinal, copy.host, copy.device, copy.size, (*device)->stream)
-                        : Status(std::move(device).error());
+        status = device
+                     ? api_->copy_from_device(copy.where.ordinal, copy.host, copy.device, copy.size, (*device)->stream)
+                     : Status(std::move(device).error());
       }
       auto ended = synchronize();  // after an error too, because the caller frees the memory
       return status ? std::move(ended) : std::move(status);
@@ -247,8 +248,10 @@ class Ring final : public Transfer {
         status = copy(**device, copies[i]);
       }
       // After an error too, because the copies before it use the buffer.
-      for (Copies* device : used) {
+      for (const Copies* device : used) {
         auto recorded = record(buffer, *device);
+        // Nothing else would tell when the buffer may be used again.
+        if (!recorded) static_cast<void>(api_->synchronize(device->ordinal, device->stream));
         if (status) status = std::move(recorded);
       }
       return status;

@@ -2,6 +2,7 @@
 
 #include "passes/progress.hpp"
 #include "recorder.hpp"
+#include "snapshot/device_leaves.hpp"
 #include "snapshot/properties.hpp"
 
 namespace stele::inline v0 {
@@ -19,10 +20,11 @@ Result<Report> save_checkpoint(const Format& format, PrecisionSpec precision, co
   STELE_TRY_ASSIGN(
       Report report,
       save_object(format, precision, {nullptr, &checkpoint.parameters}, sink, options, optimizer_bytes(checkpoint),
-                  [&](const Snapshot& prepared, Meter& meter) {
+                  [&](const Snapshot& prepared, Meter& meter) -> Status {
                     Checkpoint metered{with_progress(prepared, meter), checkpoint.graph, checkpoint.training, {}};
                     for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
-                      metered.optimizer.set_snapshot(key, with_progress(arrays, meter));
+                      STELE_TRY_ASSIGN(const Snapshot readable, read_through(arrays, options.transfer));
+                      metered.optimizer.set_snapshot(key, with_progress(readable, meter));
                     }
                     return write(metered, prepared);
                   }));

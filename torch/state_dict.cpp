@@ -74,11 +74,50 @@ void copy_elements(const Entry& e, std::uint64_t first, std::size_t count, Bytes
   }
 }
 
-TensorOps ops_of(DType dtype, bool contiguous) {
+/// Returns a part of the elements of a contiguous tensor of a device.
+at::Tensor part_of(const Entry& e, std::uint64_t first, std::size_t count) {
+  return e.tensor.detach().view({-1}).narrow(0, static_cast<std::int64_t>(first), static_cast<std::int64_t>(count));
+}
+
+/// Returns the device of a tensor that a Transfer can reach.
+Location location_of(const at::Tensor& tensor) {
+#ifdef USE_ROCM  // devices of HIP are called cuda
+  constexpr DeviceKind kind = DeviceKind::hip;
+#else
+  constexpr DeviceKind kind = DeviceKind::cuda;
+#endif
+  return {kind, tensor.device().index()};
+}
+
+TensorOps base_ops(DType dtype) {
   TensorOps ops;
   ops.dtype = dtype;
   ops.fixed_shape = true;
   ops.shape = [](const void* object, Shape& out) { out = entry(object).shape(); };
+  return ops;
+}
+
+/// For contiguous tensors of devices. Without a Transfer, libtorch copies the pieces.
+TensorOps device_ops(DType dtype) {
+  TensorOps ops = base_ops(dtype);
+  ops.data = [](void* object) { return entry(object).data(); };
+  ops.locations = [](const void* object, void* context, void (*visit)(void*, Location, std::byte*)) {
+    visit(context, location_of(entry(object).tensor), entry(object).data());
+  };
+  ops.read = [](const void* object, std::uint64_t first, std::size_t count, std::byte* out) {
+    const at::Tensor host = part_of(entry(object), first, count).cpu();
+    std::memcpy(out, host.data_ptr(), host.nbytes());
+  };
+  ops.write = [](void* object, std::uint64_t first, std::size_t count, const std::byte* in) {
+    const at::Tensor part = part_of(entry(object), first, count);
+    auto* const bytes = const_cast<std::byte*>(in);  // from_blob() takes no const memory; copy_() only reads it
+    part.copy_(at::from_blob(bytes, part.sizes(), at::TensorOptions().dtype(part.scalar_type())));
+  };
+  return ops;
+}
+
+TensorOps ops_of(DType dtype, bool contiguous) {
+  TensorOps ops = base_ops(dtype);
   if (contiguous) ops.data = [](void* object) { return entry(object).data(); };
   ops.read = [](const void* object, std::uint64_t first, std::size_t count, std::byte* out) {
     copy_elements<false>(entry(object), first, count, out);
@@ -159,10 +198,15 @@ Result<Entry*> StateDict::find(const at::Tensor& tensor, const std::string& path
   by_storage_.emplace(storage, &e);
   e.tensor = tensor;
   e.host = tensor;
-  if (!tensor.is_cpu() || tensor.is_conj() || tensor.is_neg()) {
-    e.host = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous();
+  const bool plain_elements = !tensor.is_conj() && !tensor.is_neg();
+  if (tensor.is_cuda() && plain_elements && tensor.is_contiguous()) {
+    e.ops = device_ops(dtype);
+  } else {
+    if (!tensor.is_cpu() || !plain_elements) {
+      e.host = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous();
+    }
+    e.ops = ops_of(dtype, e.host.is_contiguous());
   }
-  e.ops = ops_of(dtype, e.host.is_contiguous());
   e.type.kind = TypeKind::tensor;
   e.type.tensor = &e.ops;
   e.shared.kind = TypeKind::shared;

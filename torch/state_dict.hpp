@@ -22,7 +22,8 @@ namespace stele::inline v0::detail::libtorch {
 /// A parameter or buffer, described by the core's tables.
 struct Entry {
   at::Tensor tensor;  // the module's tensor
-  at::Tensor host;    // strided elements in main memory: `tensor` itself, or a copy
+  // Strided elements in main memory, `tensor` itself or a copy; or `tensor`, contiguous in the memory of a device.
+  at::Tensor host;
   std::uint32_t names = 1;
   std::uint32_t node = no_index;
   TensorOps ops;

@@ -1,6 +1,6 @@
-// Devices: parameters in the memory of GPUs, by the drivers of CUDA and HIP (docs/guide/devices.md). The driver's library
-// is bound when the program runs, so that a build needs none, and a program also runs on machines without one. Link
-// stele::device.
+// Devices: parameters in the memory of GPUs, by the drivers of CUDA and HIP (docs/guide/devices.md). The driver's
+// library is bound when the program runs, so that a build needs none, and a program also runs on machines without one.
+// Link stele::device.
 #pragma once
 
 #include <cstddef>

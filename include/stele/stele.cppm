@@ -65,21 +65,21 @@ export namespace stele::inline v0 {
 // stele/
 using v0::Annotations, v0::ArgumentDescriptor, v0::ArgumentType, v0::Attribute, v0::AttributeValue, v0::BlockSize,
     v0::BlockTensor, v0::BufferSink, v0::Bundle, v0::ByteRange, v0::Bytes, v0::Capabilities, v0::Checkpoint,
-    v0::CheckpointFormat, v0::CheckpointRecorder, v0::CompositeInfo, v0::DeltaInfo, v0::DType, v0::DTypeClass,
-    v0::Durability, v0::ElementCounter, v0::Errc, v0::Error, v0::Exception, v0::Executor, v0::ExportOptions, v0::Extent,
-    v0::FileSinkOptions, v0::Filter, v0::FolderCheck, v0::Format, v0::FormatChoice, v0::FormatFamily, v0::FrameworkNode,
-    v0::Graph, v0::GraphArguments, v0::GraphArray, v0::GraphOperation, v0::GraphProperty, v0::GraphVariable,
-    v0::ImportOptions, v0::Input, v0::Layout, v0::LeafHandle, v0::LeafOps, v0::LeafView, v0::Limits, v0::LoadOptions,
-    v0::Loss, v0::MappingSet, v0::MemoryRecorder, v0::NamedArguments, v0::Node, v0::NodeKind, v0::NodeName,
-    v0::OpFamily, v0::OpenContext, v0::OperatorDeclaration, v0::OperatorDescriptor, v0::OperatorSet, v0::OptimizerState,
-    v0::Output, v0::Param, v0::ParamId, v0::Part, v0::PieceSink, v0::PrecisionRule, v0::Progress, v0::ProgressCallback,
-    v0::Provider, v0::Quantize, v0::Quantized, v0::ReadAheadOptions, v0::ReadContext, v0::Record, v0::Recorder,
-    v0::Recovered, v0::Rename, v0::Report, v0::Result, v0::SaveOptions, v0::ScheduleType, v0::Schema, v0::Shape,
-    v0::SharedRecord, v0::Sink, v0::Snapshot, v0::SnapshotBuilder, v0::Source, v0::SourcePtr, v0::SourceRange,
-    v0::SpanSink, v0::Status, v0::Storage, v0::StoredOnce, v0::StreamSink, v0::Tensor, v0::TensorView,
-    v0::TrainingConfig, v0::TrainingNumber, v0::TrainingObject, v0::TrainingRate, v0::TrainingRaw, v0::TrainingText,
-    v0::TypedLeaf, v0::Unexpanded, v0::UnknownKinds, v0::Value, v0::ValueEntry, v0::ValueKind, v0::VariableKind,
-    v0::WeightScheme;
+    v0::CheckpointFormat, v0::CheckpointRecorder, v0::CompositeInfo, v0::DeltaInfo, v0::DeviceCopy, v0::DeviceKind,
+    v0::DType, v0::DTypeClass, v0::Durability, v0::ElementCounter, v0::Errc, v0::Error, v0::Exception, v0::Executor,
+    v0::ExportOptions, v0::Extent, v0::FileSinkOptions, v0::Filter, v0::FolderCheck, v0::Format, v0::FormatChoice,
+    v0::FormatFamily, v0::FrameworkNode, v0::Graph, v0::GraphArguments, v0::GraphArray, v0::GraphOperation,
+    v0::GraphProperty, v0::GraphVariable, v0::ImportOptions, v0::Input, v0::Layout, v0::LeafHandle, v0::LeafOps,
+    v0::LeafView, v0::Limits, v0::LoadOptions, v0::Location, v0::Loss, v0::MappingSet, v0::MemoryRecorder,
+    v0::NamedArguments, v0::Node, v0::NodeKind, v0::NodeName, v0::OpFamily, v0::OpenContext, v0::OperatorDeclaration,
+    v0::OperatorDescriptor, v0::OperatorSet, v0::OptimizerState, v0::Output, v0::Param, v0::ParamId, v0::Part,
+    v0::PieceSink, v0::PrecisionRule, v0::Progress, v0::ProgressCallback, v0::Provider, v0::Quantize, v0::Quantized,
+    v0::ReadAheadOptions, v0::ReadContext, v0::Record, v0::Recorder, v0::Recovered, v0::Rename, v0::Report, v0::Result,
+    v0::SaveOptions, v0::ScheduleType, v0::Schema, v0::Shape, v0::SharedRecord, v0::Sink, v0::Snapshot,
+    v0::SnapshotBuilder, v0::Source, v0::SourcePtr, v0::SourceRange, v0::SpanSink, v0::Status, v0::Storage,
+    v0::StoredOnce, v0::StreamSink, v0::Tensor, v0::TensorView, v0::TrainingConfig, v0::TrainingNumber,
+    v0::TrainingObject, v0::TrainingRate, v0::TrainingRaw, v0::TrainingText, v0::Transfer, v0::TypedLeaf,
+    v0::Unexpanded, v0::UnknownKinds, v0::Value, v0::ValueEntry, v0::ValueKind, v0::VariableKind, v0::WeightScheme;
 using v0::append_segment, v0::apply_delta, v0::attributes, v0::bits, v0::block_size, v0::borrow_bytes, v0::bundle_sink,
     v0::bundle_source, v0::byte_length, v0::check_expansion, v0::checked_add, v0::checked_mul, v0::composite,
     v0::concatenate, v0::decode, v0::default_load_options, v0::default_save_options, v0::delta_info, v0::dequantize,
@@ -144,6 +144,10 @@ using attr::alias, attr::alternative, attr::burn_layout, attr::burn_record, attr
 namespace detail {  // for the macros
 using detail::ClassList, detail::access, detail::base_list, detail::member_descriptor_fn_impl, detail::mod_private,
     detail::mod_protected, detail::mod_public, detail::record_field_of;
+}
+namespace device {
+using device::BlockTensor, device::Driver, device::Replicated, device::Stream, device::Tensor, device::TransferOptions,
+    device::make_transfer;
 }
 namespace format {
 using format::Entry, format::Fault, format::Hash, format::Header, format::Index, format::MemoryFile, format::NodeView,

@@ -24,8 +24,9 @@ class Optimizer;
 namespace stele::inline v0::torch {
 
 /// Returns the parameters and buffers of a module, under PyTorch's dotted names. A tensor with several names becomes
-/// one tensor and aliases. Copies only tensors on other devices and conjugated views; the tensors live as long as the
-/// Snapshot. Errors: unsupported (sparse, quantized, of a dtype that stele does not have, without data).
+/// one tensor and aliases. Copies only conjugated views, and tensors on other devices that are not contiguous tensors
+/// of CUDA or HIP: those are read when the Snapshot is, by SaveOptions::transfer or by libtorch. The tensors live as
+/// long as the Snapshot. Errors: unsupported (sparse, quantized, of a dtype that stele does not have, without data).
 Result<Snapshot> snapshot_of(const ::torch::nn::Module& module);
 
 /// Writes a state_dict into a module's tensors, without gradients, on any device. Strict, like load_into: names, shapes

@@ -20,7 +20,8 @@ Status DeviceMemory::give(const TensorOps& ops, void* object, const void* like, 
 }
 
 Result<std::byte*> DeviceMemory::take(Location where, std::size_t bytes, std::shared_ptr<std::byte>& block) {
-  const std::size_t n = (std::max<std::size_t>(bytes, 1) + Stager::alignment - 1) / Stager::alignment * Stager::alignment;
+  const std::size_t n =
+      (std::max<std::size_t>(bytes, 1) + Stager::alignment - 1) / Stager::alignment * Stager::alignment;
   const Key key{where.kind, where.ordinal};
   const auto allocate = [&](std::size_t size) -> Status {
     STELE_TRY_ASSIGN(block, transfer_->allocate(where, size));

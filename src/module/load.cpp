@@ -88,6 +88,20 @@ enum class FillMethod : std::uint8_t {
   done,
 };
 
+/// Returns an error if a tensor is on a device that nothing copies to.
+Status check_locations(const LoadPlan& plan, const LoadOptions& options) {
+  if (options.transfer != nullptr) return {};
+  for (const TensorOp& op : plan.tensors) {
+    const TensorOps& ops = *op.ops;
+    if (ops.locations == nullptr) continue;
+    // Without an object, the tensor is made later.
+    const auto device = op.object != nullptr ? device_of(ops, op.object) : OnDevice{Location::any_device()};
+    const bool writes = ops.write != nullptr && (ops.resize != nullptr || ops.part_of_device == nullptr);
+    if (device && !writes) return unreachable_device(device->where, false).path(plan.paths.text(op.path));
+  }
+  return {};
+}
+
 class Loader {
  public:
   Loader(const Snapshot& snapshot, const LoadOptions& options, LoadMode mode, Report& report)
@@ -107,7 +121,7 @@ class Loader {
     if (!plan_.outdated.empty()) return {};
     if (auto r = guarded([&] { return compare_ties(plan_, options_, context_, report_); }); !r)
       return finish(std::move(r).error());
-    if (auto r = check_locations(); !r) return finish(std::move(r).error());
+    if (auto r = check_locations(plan_, options_); !r) return finish(std::move(r).error());
     if (mode_ == LoadMode::in_place && options_.new_memory) return exchange();
     const bool verifies = mode_ == LoadMode::in_place && !options_.trust_data;
     std::uint64_t bytes = 0;
@@ -168,24 +182,11 @@ class Loader {
     const TensorOps& ops = *op.ops;
     shape_.assign(plan_.snapshot.leaf(op.leaf).shape());
     if (ops.part_of_device != nullptr && options_.transfer != nullptr) {
-      auto given = devices_.give(ops, op.object, op.original, shape_, loaded_dtype(op), bytes_of(op),
-                                 plan_.paths.text(op.path));
+      auto given =
+          devices_.give(ops, op.object, op.original, shape_, loaded_dtype(op), bytes_of(op), plan_.paths.text(op.path));
       return given ? std::move(given) : at_path(std::move(given).error(), op);
     }
     ops.resize(op.object, shape_, loaded_dtype(op));
-    return {};
-  }
-
-  /// Returns an error if a tensor is on a device that nothing copies to.
-  Status check_locations() {
-    if (options_.transfer != nullptr) return {};
-    for (const TensorOp& op : plan_.tensors) {
-      if (op.ops->locations == nullptr) continue;
-      // Without an object, the tensor is made later.
-      const auto device = op.object != nullptr ? device_of(*op.ops, op.object) : OnDevice{Location::any_device()};
-      const bool writes = op.ops->write != nullptr && op.ops->resize != nullptr;
-      if (device && !writes) return at_path(unreachable_device(device->where, false), op);
-    }
     return {};
   }
 
@@ -228,6 +229,8 @@ class Loader {
     });
     if (!ready) return finish(std::move(ready).error());
     bool written = false;
+    Report rows;  // of the new memory
+    rows_ = &rows;
     auto filled = guarded([&]() -> Status {
       for (TensorOp& op : fresh) {
         op.original = std::exchange(op.object, nullptr);
@@ -237,6 +240,7 @@ class Loader {
       sort_tensors();
       return write_tensors(written);
     });
+    rows_ = &report_;
     if (filled) {
       plan_.tensors = std::move(kept);
       written = false;
@@ -252,7 +256,9 @@ class Loader {
       }
       op.ops->destroy(op.object);
     }
-    return filled ? Status() : finish(std::move(filled).error().partially_applied(written));
+    if (!filled) return finish(std::move(filled).error().partially_applied(written));
+    for (std::size_t i = 0; i < rows.size(); ++i) report_.add(rows[i].what, rows[i].path, rows[i].detail);
+    return {};
   }
 
   /// Sets `written` after it has changed the object.
@@ -319,7 +325,8 @@ class Loader {
     if (status) {
       status = transfer.finish();
       // Any of the copies may have failed.
-      for (std::size_t i = 0; !status && i < fills_.size(); ++i) filled.done[i] = filled.done[i] && fills_[i].targets == 0;
+      for (std::size_t i = 0; !status && i < fills_.size(); ++i)
+        filled.done[i] = filled.done[i] && fills_[i].targets == 0;
     }
     if (!status) transfer.cancel();
     return status;
@@ -417,10 +424,10 @@ class Loader {
       if (methods_[i] != FillMethod::done) continue;
       const TensorOp& op = plan_.tensors[i];
       const std::string path = plan_.paths.shown(op.path);
-      if (!obstacles_.empty() && obstacles_[i] != nullptr) report_.add(Report::What::copied, path, obstacles_[i]);
-      add_row(report_, path, leaves()[op.leaf].dtype, loaded_dtype(op));
+      if (!obstacles_.empty() && obstacles_[i] != nullptr) rows_->add(Report::What::copied, path, obstacles_[i]);
+      add_row(*rows_, path, leaves()[op.leaf].dtype, loaded_dtype(op));
       if (const auto count = overflowed_.find(i); count != overflowed_.end()) {
-        report_.add(Report::What::overflowed, path, std::to_string(count->second) + " numbers");
+        rows_->add(Report::What::overflowed, path, std::to_string(count->second) + " numbers");
       }
     }
   }
@@ -457,6 +464,7 @@ class Loader {
   const LoadOptions& options_;
   LoadMode mode_;
   Report& report_;
+  Report* rows_ = &report_;  // for the rows of written tensors
   LoadPlan plan_;
   std::optional<Meter> meter_;
   std::vector<TensorOp> allocated_;
@@ -519,6 +527,7 @@ Result<Report> check_object(const Snapshot& snapshot, const TypeInfo& type, cons
       outdated = std::move(plan.outdated);
       return checked;
     });
+    if (status) status = check_locations(plan, options);
     if (!status) return std::move(status).error().report(std::make_shared<const Report>(report));
     for (const ValueOp& op : plan.values) report.add(Report::What::applied, plan.paths.shown(op.path));
     for (const TensorOp& op : plan.tensors) {

@@ -125,15 +125,23 @@ class DeviceLeaves {
  private:
   bool is_small(std::uint64_t size) const noexcept { return size <= std::min<std::uint64_t>(small, copy_size_ / 2); }
 
-  /// Passes bytes of a leaf to `take`, in copies that overlap with it.
+  struct Copy {
+    Lease buffer;
+    std::size_t size = 0;
+  };
+
   template <class Take>
   Status each_piece(const Leaf& leaf, std::uint64_t offset, std::uint64_t size, Take take) {
-    struct Copy {
-      Lease buffer;
-      std::size_t size = 0;
-    };
-    std::vector<Copy> ring;  // the copies in flight, the oldest at `next`
-    std::size_t next = 0;
+    std::vector<Copy> ring;
+    auto status = each_piece(leaf, offset, size, take, ring);
+    if (!status) transfer_.cancel();  // the program may free the tensor
+    return status;
+  }
+
+  /// Passes bytes of a leaf to `take`, in copies that overlap with it. `ring`: the copies in flight.
+  template <class Take>
+  Status each_piece(const Leaf& leaf, std::uint64_t offset, std::uint64_t size, Take take, std::vector<Copy>& ring) {
+    std::size_t next = 0;  // the oldest copy
     std::uint64_t started = 0;
     const auto start = [&](Lease buffer) -> Status {
       const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size - started, copy_size_));
@@ -180,8 +188,12 @@ class DeviceLeaves {
       const auto size = static_cast<std::size_t>(member.size);
       copies_.push_back({buffer + member.offset, member.from.data, size, member.from.where});
     }
-    STELE_TRY(transfer_.from_device(buffer, copies_));
-    STELE_TRY(transfer_.wait(buffer));
+    auto copied = transfer_.from_device(buffer, copies_);
+    if (copied) copied = transfer_.wait(buffer);
+    if (!copied) {
+      transfer_.cancel();
+      return std::move(copied).error();
+    }
     auto bytes = std::make_shared<Bytes>(static_cast<std::size_t>(group.size));
     std::memcpy(bytes->data(), buffer, bytes->size());
     cached_ = std::move(bytes);

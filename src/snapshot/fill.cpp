@@ -175,8 +175,8 @@ class Worker {
           break;
         }
       }
-      image = image && fill.in_block && fill.targets == 0 && !converts(leaf, fill) &&
-              range.zeros <= in_block(size) - size;
+      image =
+          image && fill.in_block && fill.targets == 0 && !converts(leaf, fill) && range.zeros <= in_block(size) - size;
       if (i != first) {
         const auto distance = static_cast<std::uint64_t>(fill.memory - task_.fills[i - 1].memory);
         image = image && distance == range.offset - ranges_.back().offset && distance == in_block(before);

@@ -144,7 +144,7 @@ void flip_byte(const std::string& path, std::uint64_t at) {
   file.put(byte);
 }
 
-TEST_SUITE_BEGIN("device");
+TEST_SUITE_BEGIN("concurrency");
 
 DEVICE_TEST("files of every kind are loaded into new tensors, and saved from them") {
   Devices<Kind> devices;
@@ -358,12 +358,13 @@ DEVICE_TEST("copies wait for the program's stream, and its later work for them")
   const host::Net old = host_net(2, 50, 1), host = host_net(2, 50, 1000);
   REQUIRE(save(host, dir / "a.stele"));
   gpu::Net net = device_net(devices, old);
-  auto stream = devices.driver().api();  // keeps the driver
+  int gpu = 0;
   void* const handle = [&] {
     void* made = nullptr;
     if (Kind::kind == DeviceKind::cuda) {
       void* context = nullptr;
-      fake.template function<int(void**, int)>("cuDevicePrimaryCtxRetain")(&context, 0);
+      fake.template function<int(int*, int)>("cuDeviceGet")(&gpu, 0);
+      fake.template function<int(void**, int)>("cuDevicePrimaryCtxRetain")(&context, gpu);
       fake.template function<int(void*)>("cuCtxPushCurrent_v2")(context);
       fake.template function<int(void**, unsigned)>("cuStreamCreate")(&made, 1);
     } else {
@@ -409,11 +410,13 @@ DEVICE_TEST("copies wait for the program's stream, and its later work for them")
     CHECK(fake.misuses() != "");
     fake->clear_misuses();
   }
+  const char* const synchronize = Kind::kind == DeviceKind::cuda ? "cuStreamSynchronize" : "hipStreamSynchronize";
+  CHECK(fake.template function<int(void*)>(synchronize)(handle) == 0);
   if (Kind::kind == DeviceKind::cuda) {
     fake.template function<int(void*)>("cuStreamDestroy_v2")(handle);
     void* context = nullptr;
     fake.template function<int(void**)>("cuCtxPopCurrent_v2")(&context);
-    fake.template function<int(int)>("cuDevicePrimaryCtxRelease_v2")(0);
+    fake.template function<int(int)>("cuDevicePrimaryCtxRelease_v2")(gpu);
   } else {
     fake.template function<int(void*)>("hipStreamDestroy")(handle);
   }
@@ -499,6 +502,40 @@ DEVICE_TEST("a background save holds the caller until the weights are in main me
   }
 }
 
+DEVICE_TEST("steps of training are deltas, with optimizer state, and are resumed on the device") {
+  Devices<Kind> devices;
+  NEEDS_DEVICE(devices);
+  const TempDir dir;
+  const auto transfer = devices.transfer({.buffer_size = 65536});
+  ManagerOptions options{.deltas = 3};
+  options.parts.transfer = transfer.get();
+  options.load.transfer = transfer.get();
+  options.parts.file.durability = Durability::process;
+  auto manager = CheckpointManager::open(dir / "run", CompressedRecorder<>(), options);
+  REQUIRE_MESSAGE(manager, why(manager));
+  for (std::int64_t step = 0; step < 5; ++step) {
+    const host::Net now = host_net(2, 30, static_cast<float>(step)), moments = host_net(2, 30, 100);
+    gpu::Net net = device_net(devices, now), state = device_net(devices, moments);
+    const auto checkpoint = checkpoint_of(net, StateKind("M", state));
+    REQUIRE_MESSAGE(checkpoint, why(checkpoint));
+    if (step % 2 == 0) {
+      auto saved = manager->save(step, *checkpoint);
+      REQUIRE_MESSAGE(saved, why(saved));
+    } else {
+      auto saved = manager->save_async(step, *checkpoint);
+      REQUIRE_MESSAGE(saved, why(saved));
+      REQUIRE(manager->wait());
+    }
+    gpu::Net again = device_net(devices, host_net(2, 30, 7)), again_state = device_net(devices, host_net(2, 30, 8));
+    auto resumed = manager->resume(again, StateKind("M", again_state));
+    REQUIRE_MESSAGE(resumed, why(resumed));
+    REQUIRE(*resumed);
+    CHECK((*resumed)->info.step == step);
+    CHECK(equal(devices, again, now));
+    CHECK(equal(devices, again_state, moments));
+  }
+}
+
 DEVICE_TEST("without a transfer, loads and saves name the tensor and what to set") {
   Devices<Kind> devices;
   NEEDS_DEVICE(devices);
@@ -517,6 +554,12 @@ DEVICE_TEST("without a transfer, loads and saves name the tensor and what to set
   CHECK(into.error().code() == Errc::invalid_argument);
   CHECK(!into.error().partially_applied());
   CHECK(net.steps == 1);
+  const auto file = open(dir / "a.stele");
+  REQUIRE(file);
+  CHECK(dry_run<gpu::Net>(*file).error().hint() == "set LoadOptions::transfer");
+  CHECK(dry_run(net, *file).error().path() == "layers.0.weight");
+  const auto transfer = devices.transfer();
+  CHECK(dry_run(net, *file, {.transfer = transfer.get()}));
   auto saved = save(net, dir / "b.stele");
   REQUIRE(!saved);
   CHECK(saved.error().code() == Errc::invalid_argument);
@@ -718,7 +761,7 @@ DEVICE_TEST("a lost device ends saves and loads with an error") {
     CHECK(failed.error().code() == Errc::io);
     CHECK(failed.error().partially_applied());
   }
-  (*devices.fake())->reset();
+  devices.give_up();
 }
 
 DEVICE_TEST("a driver that is missing, or has no device, is an error") {
@@ -789,11 +832,13 @@ TEST_CASE("device: a tensor with read() and write() needs no transfer") {
   struct Model {
     EngineTensor w;
   };
-  struct HostModel {
-    Tensor<float, 1> w;
+  struct InMemory {
+    struct Model {
+      Tensor<float, 1> w;
+    };
   };
   const TempDir dir;
-  const HostModel host{vector(200'000, 1)};
+  const InMemory::Model host{vector(200'000, 1)};
   REQUIRE(save(host, dir / "a.stele"));
   auto model = load<Model>(dir / "a.stele");
   REQUIRE_MESSAGE(model, why(model));

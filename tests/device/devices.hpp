@@ -53,6 +53,12 @@ class Devices {
   /// Returns false if the tests run on a real driver of the other kind.
   explicit operator bool() const noexcept { return driver_.has_value(); }
   const stele::device::Driver& driver() const { return *driver_; }
+  /// Closes the driver of a lost device, which cannot free anything.
+  void give_up() {
+    driver_.reset();
+    (*fake_)->reset();
+    (*fake_)->clear_misuses();
+  }
   /// Null on a real device.
   stele_fake::Fake* fake() noexcept { return fake_ ? &*fake_ : nullptr; }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -31,6 +32,9 @@ struct Totals {
   std::size_t lost = 0;  // neither the old nor the new file
 };
 inline Totals totals;
+
+/// Returns true if all kills are asked for, by STELE_TEST_FULL=1.
+inline bool full() { return std::getenv("STELE_TEST_FULL") != nullptr; }
 
 /// A fault to inject.
 struct Spoiled {

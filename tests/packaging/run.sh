@@ -102,7 +102,8 @@ with_cmake find_package-tensorflow "${package[@]}" "${no_zstd[@]}" -D COMPONENTS
 with_cmake find_package-precision "${package[@]}" "${highway_only[@]}" -D COMPONENTS=precision
 with_pkg_config pkg-config "$work/prefix/lib/pkgconfig"
 
-# Sources: what git has, in a repository of its own, not optimised. The second way uses the first one's checkout, for ccache.
+# Sources: what git has, in a repository of its own, not optimised. The second way uses the first one's checkout,
+# which is at the same relative path from all build folders: ccache compares these.
 mkdir "$work/source"
 git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$work/source"
 git=(git -C "$work/source" -c user.name=stele -c user.email=stele@localhost -c commit.gpgsign=false)
@@ -112,17 +113,18 @@ quietly "${git[@]}" commit -q -m "The tree under test"
 sources=(-D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=)  # without debug information: 2 GB
 # All targets are configured; what one program needs is built, since the other components build like it.
 target=(--target use)
-with_cmake fetch "${sources[@]}" -D WAY=fetch -D COMPONENTS=safetensors -D STELE_SOURCE="file://$work/source"
+with_cmake fetch "${sources[@]}" -D WAY=fetch -D COMPONENTS=safetensors -D STELE_SOURCE="file://$work/source" \
+  -D FETCHCONTENT_BASE_DIR="$work/deps"
 with_cmake subdirectory "${sources[@]}" -D WAY=subdirectory -D COMPONENTS=safetensors \
-  -D STELE_SOURCE="$work/fetch/_deps/stele-src"
+  -D STELE_SOURCE="$work/deps/stele-src"
 target=()
 
 # Some formats only: without the packages of the others.
 mapfile -t few < <(without re2 zstd ZLIB libdeflate Protobuf)
 with_cmake subdirectory-formats "${sources[@]}" "${few[@]}" -D WAY=subdirectory -D COMPONENTS=safetensors -D EACH=ON \
-  -D STELE_FORMATS="safetensors;gguf" -D STELE_FLATC=none -D STELE_SOURCE="$work/fetch/_deps/stele-src"
+  -D STELE_FORMATS="safetensors;gguf" -D STELE_FLATC=none -D STELE_SOURCE="$work/deps/stele-src"
 refused subdirectory-unknown "STELE_FORMATS names .*recorders/tensors" "${sources[@]}" -D WAY=subdirectory \
-  -D STELE_FORMATS=tensors -D STELE_SOURCE="$work/fetch/_deps/stele-src"
+  -D STELE_FORMATS=tensors -D STELE_SOURCE="$work/deps/stele-src"
 
 # The Debian packages, unpacked into a root of their own: one shared library.
 echo "== deb"

@@ -70,11 +70,12 @@ struct TensorTable {
       contiguous || requires(const T& t, std::span<element> s) { traits::read(t, std::uint64_t{}, s); },
       "stele: tensor_traits<T> needs data(), or read() and write()");
 
-  static constexpr bool on_devices =
-      requires(const T& t) { traits::location(t); } || requires(T & t) { traits::replicas(t); };
-  static constexpr bool owns_parts =
-      requires(T & t, element * e, const Shape& s) { traits::part(t, e, s, nullptr, Location()); } ||
-      requires(T & t, std::byte * b, const Shape& s) { traits::part(t, b, s, DType::none, nullptr, Location()); };
+  static constexpr bool on_devices = requires(const T& t) { traits::location(t); }
+  || requires(T& t) { traits::replicas(t); };
+  static constexpr bool owns_parts = requires(T & t, element* e, const Shape& s) {
+    traits::part(t, e, s, nullptr, Location());
+  }
+  || requires(T& t, std::byte* b, const Shape& s) { traits::part(t, b, s, DType::none, nullptr, Location()); };
 
   static T& get(void* p) { return *static_cast<T*>(p); }
   static const T& get(const void* p) { return *static_cast<const T*>(p); }
@@ -143,9 +144,8 @@ struct TensorTable {
         ops.write = write;
       }
     }
-    constexpr bool resizes =
-        requires(T & t, const Shape& s) { traits::resize(t, s); } ||
-        requires(T & t, const Shape& s) { traits::resize(t, s, DType::none); };
+    constexpr bool resizes = requires(T & t, const Shape& s) { traits::resize(t, s); }
+    || requires(T & t, const Shape& s) { traits::resize(t, s, DType::none); };
     if constexpr (resizes) ops.resize = resize;
     if constexpr (resizes || owns_parts) {
       ops.unset = unset;

@@ -93,9 +93,9 @@ struct TensorOps {
   bool adopts_const = false;  // adopt() accepts read-only memory
   /// Makes the tensor the owner of a part of `block`, aligned to 64 bytes.
   void (*part)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<void> block) = nullptr;
-  void (*take)(void* object, void* from) = nullptr;       // moves a tensor of the same type
-  void* (*create)() = nullptr;                            // an unset tensor, without its Param
-  void (*destroy)(void* object) = nullptr;                // deletes what create() returned
+  void (*take)(void* object, void* from) = nullptr;  // moves a tensor of the same type
+  void* (*create)() = nullptr;                       // an unset tensor, without its Param
+  void (*destroy)(void* object) = nullptr;           // deletes what create() returned
   /// Calls `visit` for each memory that has all elements of the tensor; null data: it has none yet. Absent: `data` is
   /// in main memory.
   void (*locations)(const void* object, void* context,

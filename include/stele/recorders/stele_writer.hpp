@@ -361,7 +361,10 @@ class SpanWriter {
   static Errc copy(const MetNode& met, std::size_t count, std::size_t size, std::byte* to) {
     const TensorOps& ops = *met.tensor;
     if (size == 0) return Errc::none;
-    if (ops.data == nullptr) {
+    if constexpr (STELE_HEAP != 0) {
+      if (ops.locations != nullptr && ops.read == nullptr) return Errc::unsupported;  // memory of a device
+    }
+    if (ops.data == nullptr || ops.locations != nullptr) {
       ops.read(met.object, 0, count, to);
     } else if (const std::byte* from = ops.data(met.object)) {
       std::memcpy(to, from, size);
