@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import _dtypes, _stele
-from ._errors import Error
+from ._errors import Error, KeyNotFoundError, make
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,11 @@ def driver(kind: str) -> Any:
     with _lock:
         found = _drivers.get(kind)
         if found is None:
-            found = _drivers[kind] = _stele.Devices(kind, _libraries.get(kind, ""))
+            library = _libraries.get(kind, "")
+            try:
+                found = _drivers[kind] = _stele.Devices(kind, library)
+            except KeyNotFoundError as error:  # the library's error names no file
+                raise make("not_found", f"no driver of {kind}: {error.found or error.message}", file=library) from None
         return found
 
 

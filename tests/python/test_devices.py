@@ -160,7 +160,7 @@ def test_tensors_of_every_dtype_are_loaded(fake: Fake, inside: Path, name: str) 
     stele.save(arrays, name)
     with stele.open(name) as file:
         tensors = file.to_device(fake.device)
-    assert list(tensors) == list(arrays)
+    assert tensors.keys() == arrays.keys()
     for key, array in arrays.items():
         tensor = tensors[key]
         assert equal_bits(tensor.numpy(), array), key
@@ -397,7 +397,7 @@ def test_packed_elements_and_blocks_are_saved_as_they_are(fake: Fake, inside: Pa
     stele.save(arrays, "a.stele")
     stele.save(stele.open("a.stele").to_device(fake.device), "b.stele")
     assert all(equal_bits(stele.open("b.stele")[name].numpy(), array) for name, array in arrays.items())
-    stele.save({"w": sample("f32", (8, 256))}, "q.gguf", precision="q4_K", allow_overflow=True)
+    stele.save({"w": np.linspace(-1, 1, 2048, dtype=np.float32).reshape(8, 256)}, "q.gguf", precision="q4_K")
     tensor = stele.open("q.gguf").to_device(fake.device)["w"]
     assert tensor.dtype == "q4_K" and tensor.shape == (8, 256)
     stele.save({"w": tensor}, "r.gguf")
