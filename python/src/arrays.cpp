@@ -81,15 +81,6 @@ nb::object array_of(std::byte* data, const LeafView& leaf, nb::handle owner, boo
   return nb::cast(ConstArray(data, shape.size(), shape.data(), owner, nullptr, type.dtype, nb::device::cpu::value));
 }
 
-/// Returns a Python object that owns a C++ object.
-template <class T>
-nb::capsule capsule_of(T object) {
-  auto owned = std::make_unique<T>(std::move(object));
-  nb::capsule capsule(owned.get(), [](void* p) noexcept { delete static_cast<T*>(p); });
-  static_cast<void>(owned.release());
-  return capsule;
-}
-
 /// Mapped sources and leaves that were checked, for each opened file. Thread-safe.
 class Mappings {
  public:

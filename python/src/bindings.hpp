@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <stele/checkpoint.hpp>
+#include <stele/detail/type_info.hpp>
+#include <stele/device.hpp>
 #include <stele/format.hpp>
 #include <stele/options.hpp>
 #include <stele/sink.hpp>
@@ -22,6 +25,7 @@
 #include <stele/value.hpp>
 
 #include "model.hpp"  // of the command
+#include "snapshot/fill.hpp"
 
 namespace stele::python {
 
@@ -78,6 +82,15 @@ T unwrap(Result<T> result, const Progress& progress) {
   return std::move(result).value();
 }
 
+/// Returns a Python object that owns a C++ object.
+template <class T>
+nb::capsule capsule_of(T object) {
+  auto owned = std::make_unique<T>(std::move(object));
+  nb::capsule capsule(owned.get(), [](void* p) noexcept { delete static_cast<T*>(p); });
+  static_cast<void>(owned.release());
+  return capsule;
+}
+
 /// A str; bytes that are not UTF-8 become surrogates, as in the names of Python's files.
 nb::object text(std::string_view s);
 nb::object to_python(const Value& value);
@@ -111,11 +124,50 @@ class Model {
   std::shared_ptr<const Format> format_;
 };
 
+/// A tensor in the memory of a device, for the functions of the library that handle modules.
+struct DeviceTensor {
+  Location where = Location::any_device();
+  std::byte* data = nullptr;
+  Shape shape{};
+  DType dtype = DType::none;
+  std::shared_ptr<void> block{};  // null: Python owns the memory
+};
+extern const detail::TensorOps device_tensor_ops;
+
+/// A driver of devices, and its copies. Thread-safe.
+class Devices {
+ public:
+  Devices(const std::string& kind, const std::string& library);
+  DeviceKind kind() const noexcept { return driver_.kind(); }
+  int count() const noexcept { return driver_.count(); }
+  std::string name(int ordinal) const { return unwrap(driver_.name(ordinal)); }
+  /// Returns the copies, whose buffers are kept for the next call. Does not need the GIL.
+  Result<std::shared_ptr<Transfer>> transfer();
+  /// Waits until the default stream of a device has done its work.
+  void synchronize(int ordinal) const;
+  /// Reads leaves into new memory of a device. Returns a list of (owner, address).
+  nb::list load(const Model& model, const std::vector<std::uint32_t>& leaves, int ordinal, nb::object function);
+  /// Reads leaves into memory at these addresses. They are verified before the first copy.
+  void read_into(const Model& model, const std::vector<std::uint32_t>& leaves,
+                 const std::vector<std::uintptr_t>& addresses, const std::vector<int>& ordinals, nb::object function);
+  /// Returns the bytes at an address.
+  nb::object bytes(std::uintptr_t address, std::size_t size, int ordinal) const;
+
+ private:
+  Status read(const Snapshot& snapshot, std::vector<detail::Fill> fills, std::span<const detail::DeviceTarget> targets,
+              bool verify, const Progress& progress);
+
+  device::Driver driver_;
+  std::mutex mutex_;
+  std::shared_ptr<Transfer> transfer_;
+};
+
 /// Returns a checkpoint of a model and {kind: model of arrays}.
 Checkpoint checkpoint_of(const Model& model, const nb::dict& optimizer);
 
 void bind_model(nb::module_& module);
 void bind_arrays(nb::module_& module);
+void bind_devices(nb::module_& module);
 void bind_save(nb::module_& module);
 void bind_transforms(nb::module_& module);
 void bind_command(nb::module_& module);

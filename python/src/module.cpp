@@ -171,6 +171,7 @@ NB_MODULE(_stele, module) {
   nanobind::register_exception_translator(translate);
   module.attr("version") = STELE_VERSION_STRING;
   bind_model(module);
+  bind_devices(module);
   bind_save(module);
   bind_transforms(module);
   bind_command(module);

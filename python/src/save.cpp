@@ -11,6 +11,8 @@
 #include "bindings.hpp"
 #include "commands.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/device_leaves.hpp"
+#include "snapshot/module_leaf.hpp"
 
 namespace stele::python {
 
@@ -93,6 +95,7 @@ constexpr LeafOps array_ops{.view = view, .read = read};
 /// Keeps the memory of a model's arrays: references to Python objects, and the leaves.
 struct Kept {
   std::vector<std::unique_ptr<ArrayLeaf>> leaves;
+  std::vector<std::unique_ptr<DeviceTensor>> on_devices;
   nb::list references;
   Kept() = default;
   Kept(const Kept&) = delete;
@@ -122,6 +125,28 @@ class Build {
     if (nb::cast<bool>(row[6])) leaf->swap = swap_unit(dtype);
     return add(row, dtype, std::move(leaf), nb::borrow(row[3]));
   }
+  /// (name, dtype, shape, owner, address, (devices, ordinal)): contiguous memory of a device
+  std::uint32_t on_device(const nb::tuple& row) {
+    const auto place = nb::cast<nb::tuple>(row[5]);
+    auto& devices = nb::cast<Devices&>(place[0]);
+    if (devices_ != nullptr && devices_ != &devices) throw nb::value_error("the tensors are on devices of two drivers");
+    if (devices_ == nullptr) {
+      transfer_ = unwrap(devices.transfer());
+      builder_.keep(transfer_);
+      devices_ = &devices;
+    }
+    auto tensor = std::make_unique<DeviceTensor>();
+    tensor->where = {devices.kind(), nb::cast<int>(place[1])};
+    tensor->data = reinterpret_cast<std::byte*>(nb::cast<std::uintptr_t>(row[4]));
+    tensor->dtype = dtype_of(nb::cast<std::string>(row[1]));
+    tensor->shape = Shape(std::span<const Extent>(nb::cast<std::vector<Extent>>(row[2])));
+    const Provider provider = detail::module_provider(tensor.get(), device_tensor_ops);
+    const std::uint32_t node = builder_.tensor(intern(row[0]), tensor->dtype, tensor->shape.span(),
+                                               bytes_of(tensor->dtype, tensor->shape.span()), provider);
+    kept_->on_devices.push_back(std::move(tensor));
+    kept_->references.append(nb::borrow(row[3]));
+    return node;
+  }
   /// (name, model, number of the leaf)
   std::uint32_t leaf(const nb::tuple& row) {
     const auto* const model = nb::cast<const Model*>(row[1]);
@@ -148,18 +173,24 @@ class Build {
   SnapshotBuilder& builder() noexcept { return builder_; }
   Snapshot finish() {
     builder_.keep(kept_);
-    return builder_.finish();
+    const Snapshot snapshot = builder_.finish();
+    if (transfer_ == nullptr) return snapshot;
+    return unwrap(without_gil([&] { return detail::read_through(snapshot, transfer_.get()); }));
   }
 
  private:
   std::uint32_t add(const nb::tuple& row, DType dtype, std::unique_ptr<ArrayLeaf> leaf, nb::object owner) {
-    const auto count = element_count(leaf->shape);
-    const auto bytes = count ? byte_length(dtype, *count) : std::nullopt;
-    if (!bytes) throw nb::value_error("a tensor's size does not fit its dtype, or 64 bits");
-    const std::uint32_t node = builder_.tensor(intern(row[0]), dtype, leaf->shape, *bytes, {&array_ops, leaf.get(), 0});
+    const std::uint32_t node =
+        builder_.tensor(intern(row[0]), dtype, leaf->shape, bytes_of(dtype, leaf->shape), {&array_ops, leaf.get(), 0});
     kept_->leaves.push_back(std::move(leaf));
     kept_->references.append(std::move(owner));
     return node;
+  }
+  static std::uint64_t bytes_of(DType dtype, std::span<const Extent> shape) {
+    const auto count = element_count(shape);
+    const auto bytes = count ? byte_length(dtype, *count) : std::nullopt;
+    if (!bytes) throw nb::value_error("a tensor's size does not fit its dtype, or 64 bits");
+    return *bytes;
   }
   SnapshotBuilder::Name intern(nb::handle name) {
     const Value text = to_value(name);
@@ -170,6 +201,8 @@ class Build {
   SnapshotBuilder builder_;
   std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
   std::vector<const void*> others_;
+  const Devices* devices_ = nullptr;
+  std::shared_ptr<Transfer> transfer_;
 };
 
 /// Returns a model of arrays, of tensors of other models, and of values. `whole`: the file with all of the tensors,
@@ -180,7 +213,10 @@ Model build(const nb::list& rows, const nb::dict& values, const nb::dict& metada
   std::vector<std::uint32_t> nodes;
   for (const nb::handle item : rows) {
     const auto row = nb::cast<nb::tuple>(item);
-    nodes.push_back(row.size() == 2 ? build.alias(row, nodes) : row.size() == 3 ? build.leaf(row) : build.array(row));
+    nodes.push_back(row.size() == 2   ? build.alias(row, nodes)
+                    : row.size() == 3 ? build.leaf(row)
+                    : row.size() == 6 ? build.on_device(row)
+                                      : build.array(row));
   }
   for (const auto& [name, value] : values) build.value(name, value);
   build.builder().set_metadata(to_strings(metadata));

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _load  # noqa: F401, I001: before all that import _stele
-from . import transforms
+from . import devices, transforms
 from ._commands import (
     Difference,
     Differences,
@@ -72,6 +72,7 @@ __all__ = [
     "compact",
     "convert",
     "delta",
+    "devices",
     "diff",
     "export_onnx",
     "formats",

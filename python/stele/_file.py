@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import math
 import operator
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _dtypes, _stele
+from . import _dtypes, _stele, devices
 from ._errors import Error, KeyNotFoundError, make
 
 if TYPE_CHECKING:
@@ -161,14 +162,20 @@ class Tensor:
         return bridge.tensor_of(self.numpy(copy=copy, writable=True), self.dtype, self.name)
 
     def read_into(self, out: Any, *, progress: Progress | None = None) -> None:
-        """Reads the elements into an array, a torch tensor on the CPU or a buffer of this shape.
+        """Reads the elements into an array, a torch tensor or a buffer of this shape, also in the memory of a device.
 
         No other memory is needed if `out` is contiguous and has this dtype. Another dtype is converted like
         ``numpy.copyto`` does. A buffer of bytes, or a one-dimensional array of uint8, with ``nbytes`` elements receives
         the bytes as the file stores them.
 
+        Memory of a device is that of a CUDA tensor of torch, or of another object with DLPack; it must be contiguous,
+        and have this dtype. The elements are verified before the first copy: an error of the file changes nothing.
+
         Errors: ValueError if `out` has another shape or is read-only; TypeError if its dtype cannot hold the elements.
         """
+        if devices.is_on_device(out):
+            self._file._read_to_devices([(self, devices.memory_of(out, self.name, writable=True))], progress)
+            return
         array = _array_to_fill(out)
         raw = array.ndim == 1 and array.dtype == np.uint8 and array.nbytes == self.nbytes and array.flags.c_contiguous
         if array.shape != self.shape and not raw:
@@ -258,6 +265,15 @@ def _array_to_fill(out: Any) -> np.ndarray[Any, Any]:
     if not array.flags.writeable:
         raise ValueError("read_into: the memory is read-only")
     return array
+
+
+def _check_memory(tensor: Tensor, memory: devices.Memory) -> None:
+    if memory.dtype == "u8" and memory.shape == (tensor.nbytes,):
+        return  # bytes
+    if memory.shape != tensor.shape:
+        raise ValueError(f"read_into: {tensor.name} has the shape {tensor.shape}, the memory {memory.shape}")
+    if memory.dtype != tensor.dtype:
+        raise TypeError(f"read_into: {tensor.name} has the dtype {tensor.dtype}, the memory of the device {memory.dtype}")
 
 
 def _is_basic(index: Any) -> bool:
@@ -524,6 +540,60 @@ class File(Mapping[str, Tensor]):
         tensors = list(self.items())
         arrays = self._arrays([t for _, t in tensors], copy=copy, writable=True, progress=progress)
         return {name: bridge.tensor_of(array, t.dtype, name) for (name, t), array in zip(tensors, arrays)}
+
+    def to_device(
+        self, device: Any, names: Iterable[str] | None = None, *, progress: Progress | None = None
+    ) -> dict[str, devices.DeviceTensor]:
+        """Reads tensors into new memory of a device, without a copy of them in main memory.
+
+        Args:
+            device: such as ``"cuda:0"`` or ``"hip:1"``.
+            names: the names of the tensors; None: all.
+
+        Errors: ``stele.NotFoundError`` if there is no driver or no device; MemoryLimitError; those of the file.
+        """
+        place = devices.parse(device)
+        chosen = list(self) if names is None else list(names)
+        if sum(self[name].nbytes for name in chosen) <= _LONG_READ_BYTES:
+            return devices.load(self, chosen, place, progress)
+        stoppable = Stoppable(progress)
+        tensors: dict[str, devices.DeviceTensor] = interruptible(
+            lambda: devices.load(self, chosen, place, stoppable), stoppable.stop
+        )
+        return tensors
+
+    def read_into(self, outs: Mapping[str, Any], *, progress: Progress | None = None) -> None:
+        """Reads tensors into memory that exists: ``{name: out}``; see :meth:`Tensor.read_into`. Those for devices are
+        read in one call, so that small ones share copies, after the others.
+
+        Errors: those of :meth:`Tensor.read_into`; all that is wrong with memory of devices is found before the first
+        tensor changes.
+        """
+        to_devices, others = [], []
+        for name, out in outs.items():
+            tensor = self[name]
+            if devices.is_on_device(out):
+                to_devices.append((tensor, devices.memory_of(out, name, writable=True)))
+                _check_memory(*to_devices[-1])
+            else:
+                others.append((tensor, out))
+        for tensor, out in others:
+            tensor.read_into(out, progress=progress)
+        self._read_to_devices(to_devices, progress)
+
+    def _read_to_devices(self, rows: list[tuple[Tensor, devices.Memory]], progress: Progress | None) -> None:
+        for tensor, memory in rows:
+            _check_memory(tensor, memory)
+        model, stoppable = self._model, Stoppable(progress)
+        size = sum(tensor.nbytes for tensor, _ in rows)
+        by_driver: dict[int, list[tuple[int, devices.Memory]]] = {}
+        for tensor, memory in rows:
+            by_driver.setdefault(id(memory.driver), []).append((tensor._leaf, memory))
+        for group in by_driver.values():
+            if size <= _LONG_READ_BYTES:
+                devices.read_into(model, group, progress)
+                continue
+            interruptible(functools.partial(devices.read_into, model, group, stoppable), stoppable.stop)
 
     # --- life ---
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _dtypes, _stele
+from . import _dtypes, _stele, devices
 from ._errors import Report, make
 from ._file import File, Progress, Stoppable, Tensor, checked, file_name, interruptible
 
@@ -44,7 +44,8 @@ def save(
     Args:
         tensors: nested dicts, lists and tuples of tensors, or an opened file. A tensor is a NumPy array, a torch
             tensor, a tensor of an opened file (read piece by piece), or an object with DLPack or the buffer protocol;
-            in any memory order, with any strides, in either byte order. Python's numbers, strings and None are values.
+            in any memory order, with any strides, in either byte order. One in the memory of a device is read from there
+            piece by piece; it must be contiguous, unless it is torch's. Python's numbers, strings and None are values.
             Names are joined by dots. Torch tensors that share all their memory are saved once, as ties.
         path: the file to write; its extension is the format, and a path without one gets that of `format`. A file
             object; or None: returns the file as bytes.
@@ -232,14 +233,22 @@ class _Gathering:
             from . import torch as bridge
 
             self.kept.append(entry)  # a later tensor must not get its address
-            dtype, shape, strides, address, owner, shared = bridge.describe(entry, name)
+            row, shared = bridge.row_of(entry, name)
             first = self._shared.setdefault(shared, len(self.rows)) if shared else len(self.rows)
             if first != len(self.rows):
                 self._row(name, (name, first))
                 return
-            self._row(name, (name, dtype, shape, owner, address, strides, False))
+            self._row(name, row)
+            return
+        if devices.is_on_device(entry) and (devices.reaches(entry) or not hasattr(entry, "__array__")):
+            self._row(name, _on_device(name, devices.memory_of(entry, name)))
             return
         self._row(name, _described(name, entry))
+
+
+def _on_device(name: str, memory: devices.Memory) -> tuple[Any, ...]:
+    place = (memory.driver, memory.ordinal)
+    return (name, memory.dtype, memory.shape, memory.owner, memory.address, place)
 
 
 def _join(prefix: str | None, name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch as _torch
 
-from . import _dtypes
+from . import _dtypes, devices
 from ._errors import Report, make
 from ._file import File, Progress, open  # noqa: A004
 from ._save import save
@@ -52,17 +52,74 @@ def describe(
         raise TypeError(f"{name}: no format has the dtype {tensor.dtype}")
     if tensor.device.type == "meta":
         raise TypeError(f"{name}: a tensor on the device meta has no elements")
-    shared: tuple[Any, ...] | None = None
-    if tensor.numel() and tensor.device.type == "cpu":
-        shared = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
-    elif tensor.numel():
-        shared = (str(tensor.device), tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    shared = _shared(tensor)
     tensor = tensor.resolve_conj().resolve_neg()
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
     size = tensor.element_size()
     strides = None if tensor.is_contiguous() else tuple(stride * size for stride in tensor.stride())
     return dtype, tuple(tensor.shape), strides, tensor.data_ptr(), tensor, shared
+
+
+def _shared(tensor: _torch.Tensor) -> tuple[Any, ...] | None:
+    if not tensor.numel():
+        return None
+    part = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
+    return part if tensor.device.type == "cpu" else (str(tensor.device), *part)
+
+
+def row_of(tensor: _torch.Tensor, name: str) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
+    """Returns the row of _stele.build() for a tensor, and what equals for shared tensors. A contiguous tensor on a
+    device is read from there if the driver opens; otherwise it is copied to main memory first."""
+    plain = not tensor.is_nested and tensor.layout is _torch.strided and tensor.dtype in _DTYPES
+    if plain and tensor.device.type == "cuda" and _can_be_read(tensor) and devices.count(_kind()):
+        memory = memory_of(tensor, name)
+        place = (memory.driver, memory.ordinal)
+        return (name, memory.dtype, memory.shape, memory.owner, memory.address, place), _shared(memory.owner)
+    dtype, shape, strides, address, owner, shared = describe(tensor, name)
+    return (name, dtype, shape, owner, address, strides, False), shared
+
+
+def _kind() -> str:
+    """Returns the driver of torch's devices "cuda"."""
+    return "hip" if getattr(_torch.version, "hip", None) else "cuda"
+
+
+def _can_be_read(tensor: _torch.Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def memory_of(tensor: _torch.Tensor, name: str) -> devices.Memory:
+    """Returns the memory of a tensor on a device, after the work of its current stream."""
+    tensor = tensor.detach()
+    dtype = _DTYPES.get(tensor.dtype)
+    if dtype is None:
+        raise TypeError(f"{name}: no format has the dtype {tensor.dtype}")
+    if tensor.layout is not _torch.strided or not _can_be_read(tensor):
+        raise ValueError(f"{name}: the elements are not contiguous in the memory of the device")
+    driver = devices.driver(_kind())
+    _torch.cuda.current_stream(tensor.device).synchronize()
+    return devices.Memory(driver, tensor.get_device(), tensor.data_ptr(), dtype, tuple(tensor.shape), tensor)
+
+
+def tensor_on_device(tensor: devices.DeviceTensor) -> _torch.Tensor:
+    """Returns a torch tensor with the memory of a tensor on a device."""
+    if tensor.dtype in _dtypes.PACKED or tensor.dtype in _dtypes.PACKED_6:
+        raise TypeError(f"torch has no dtype for {tensor.dtype}")
+    wanted = _BY_NAME.get(tensor.dtype)
+    if tensor.nbytes == 0:
+        _, _, ordinal = tensor.device.partition(":")
+        return _torch.empty(tensor.shape, dtype=wanted or _torch.uint8, device=f"cuda:{ordinal}")
+    raw = _torch.from_dlpack(tensor._bytes())  # bytes, because DLPack in older versions of torch lacks 8-bit floats
+    return raw if wanted is None else raw.view(wanted).reshape(tensor.shape)
+
+
+def _place_of(device: Any) -> str | None:
+    """Returns the library's name of a device of torch, or None if no driver reaches it."""
+    place = _torch.device(device)
+    if place.type != "cuda" or not devices.count(_kind()):
+        return None
+    return f"{_kind()}:{place.index if place.index is not None else _torch.cuda.current_device()}"
 
 
 def array_of(tensor: _torch.Tensor) -> np.ndarray[Any, Any]:
@@ -85,8 +142,12 @@ def save_file(tensors: Mapping[str, Any], path: Any, **options: Any) -> Report:
 
 
 def load_file(path: Any, device: Any = "cpu", **options: Any) -> dict[str, _torch.Tensor]:
-    """Loads all tensors of a file; `options` are those of :func:`stele.open`."""
+    """Loads all tensors of a file; `options` are those of :func:`stele.open`. On a device of CUDA or ROCm, they are read
+    straight into its memory."""
+    place = _place_of(device)
     with open(path, **options) as file:
+        if place is not None:
+            return {name: tensor.torch() for name, tensor in file.to_device(place).items()}
         tensors = file.torch()
     return tensors if str(device) == "cpu" else {name: tensor.to(device) for name, tensor in tensors.items()}
 
@@ -138,12 +199,25 @@ def load_model(
         raise RuntimeError(f"load_model: {type(model).__name__} and the file differ:\n  " + "\n  ".join(problems))
     present = [name for name in state if name in file]
     if assign:
-        tensors = {name: file[name].torch(copy=True) for name in present}
+        place = _place_of(device) if device else None
+        if place is not None:
+            on_device = file.to_device(place, present, progress=progress)
+            tensors = {name: tensor.torch() for name, tensor in on_device.items()}
+        else:
+            tensors = {name: file[name].torch(copy=True) for name in present}
         model.load_state_dict({n: t.to(device) if device else t for n, t in tensors.items()}, strict=False, assign=True)
         return missing, unexpected
     total, done = sum(file[name].nbytes for name in present), 0
+    on_devices = {name: state[name] for name in present if _is_direct(state[name], file[name].dtype)}
+    if on_devices:
+        size = sum(file[name].nbytes for name in on_devices)
+        # The bytes are counted a second time if they are verified first.
+        file.read_into(on_devices, progress=None if progress is None else lambda d, t: progress(d * size // max(t, 1), total))
+        done += size
     with _torch.no_grad():
         for name in present:
+            if name in on_devices:
+                continue
             target, tensor = state[name], file[name]
             part = None if progress is None else _part_of(progress, done, total)
             if target.device.type == "cpu" and target.is_contiguous() and _DTYPES.get(target.dtype) == tensor.dtype:
@@ -154,6 +228,12 @@ def load_model(
                     raise make("cancelled", "the progress callback stopped the operation", name, file.path or "")
             done += tensor.nbytes
     return missing, unexpected
+
+
+def _is_direct(target: _torch.Tensor, dtype: str) -> bool:
+    """Returns True if elements of a dtype can be read straight into a tensor on a device."""
+    same = _DTYPES.get(target.dtype) == dtype and target.device.type == "cuda"
+    return same and _can_be_read(target) and devices.count(_kind()) > 0
 
 
 def _part_of(progress: Progress, before: int, total: int) -> Progress:

@@ -33,6 +33,7 @@ reveal_type(file["a"].dtype)
 reveal_type(file["a"].numpy())
 reveal_type(file["a"].torch())
 reveal_type(file.numpy())
+reveal_type(file.to_device("cuda:0", ["a"]))
 reveal_type(file.metadata)
 reveal_type(file.checkpoint)
 reveal_type(stele.hash("a"))
@@ -66,6 +67,7 @@ REVEALED = [
     "numpy.ndarray[Any, Any]",
     "torch._tensor.Tensor",
     "dict[str, numpy.ndarray[Any, Any]]",
+    "dict[str, stele.devices.DeviceTensor]",
     "dict[str, str]",
     "stele._file.Checkpoint | None",
     "str",
@@ -149,7 +151,7 @@ def test_a_type_checker_infers_the_types_of_the_documentation(output: str) -> No
 
 
 def test_every_public_name_has_a_docstring_and_annotations() -> None:
-    for module in (stele, stele.transforms, stele.checkpoints):
+    for module in (stele, stele.transforms, stele.checkpoints, stele.devices):
         for name in module.__all__:
             value = getattr(module, name)
             if inspect.isclass(value) or inspect.isfunction(value):
@@ -158,14 +160,14 @@ def test_every_public_name_has_a_docstring_and_annotations() -> None:
                 signature = inspect.signature(value)
                 assert signature.return_annotation is not inspect.Signature.empty, name
                 assert all(p.annotation is not inspect.Parameter.empty for p in signature.parameters.values()), name
-    for kind in (stele.File, stele.Tensor, stele.CheckpointManager, stele.Checkpoint):
+    for kind in (stele.File, stele.Tensor, stele.CheckpointManager, stele.Checkpoint, stele.devices.DeviceTensor):
         for name, value in vars(kind).items():
             if inspect.isfunction(value) and not name.startswith("_"):
                 assert value.__doc__, f"{kind.__name__}.{name}"
 
 
 def test_all_names_exist_and_are_sorted() -> None:
-    for module in (stele, stele.transforms, stele.checkpoints, stele._errors):
+    for module in (stele, stele.transforms, stele.checkpoints, stele.devices, stele._errors):
         assert list(module.__all__) == sorted(module.__all__)
         assert all(hasattr(module, name) for name in module.__all__)
 
