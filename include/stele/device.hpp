@@ -188,7 +188,7 @@ class Replicated {
  public:
   Replicated() noexcept = default;
   /// Makes an unset tensor that a load places on these devices.
-  explicit Replicated(std::vector<Location> devices) {
+  explicit Replicated(const std::vector<Location>& devices) {
     for (const Location where : devices) replicas_.emplace_back(nullptr, nullptr, Shape{0}, where);
   }
   std::span<Tensor<T, Rank>> replicas() noexcept { return replicas_; }
