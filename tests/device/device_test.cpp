@@ -387,7 +387,8 @@ DEVICE_TEST("copies wait for the program's stream, and its later work for them")
       REQUIRE(load_into(net, dir / "a.stele", {.transfer = transfer.get()}));
       kernel(false);
     }
-    // The load does not wait: the program's stream stands still.
+    // The load does not wait: the program's stream stands still, and no buffer is still used by an earlier load.
+    REQUIRE(fake->idle() == 0);
     REQUIRE(fake->hold(handle, 0) == 0);
     kernel(false);
     REQUIRE(load_into(net, dir / "a.stele", {.transfer = transfer.get()}));
