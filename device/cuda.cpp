@@ -138,7 +138,7 @@ class Cuda final : public Api {
     return failed(function, code, name);
   }
   /// Makes the device's primary context current, which is also that of CUDA's runtime.
-  Status push(int ordinal) noexcept {
+  Status push(int ordinal) {
     Handle context = nullptr;
     {
       const std::lock_guard lock(mutex_);
@@ -160,10 +160,13 @@ class Cuda final : public Api {
   /// would free it.
   template <class Call>
   void ignore(int ordinal, Call call) noexcept {
-    if (!push(ordinal) && !push(ordinal)) return;
-    call();
-    Handle context = nullptr;
-    pop_(&context);
+    static_cast<void>(guarded([&]() -> Status {
+      if (!push(ordinal)) STELE_TRY(push(ordinal));
+      call();
+      Handle context = nullptr;
+      pop_(&context);
+      return {};
+    }));
   }
 
   std::vector<int> devices_;

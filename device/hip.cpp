@@ -119,7 +119,7 @@ class Hip final : public Api {
     return code == 0 ? Status() : failed(function, code, error_name_(code));
   }
   /// Makes the device that of the calling thread, and returns the previous one. HIP's contexts are deprecated.
-  Result<int> enter(int ordinal) noexcept {
+  Result<int> enter(int ordinal) {
     int before = 0;
     STELE_TRY(result(get_device_(&before), "hipGetDevice"));
     if (before != ordinal) STELE_TRY(result(set_device_(ordinal), "hipSetDevice"));
@@ -139,11 +139,14 @@ class Hip final : public Api {
   /// free it.
   template <class Call>
   void ignore(int ordinal, Call call) noexcept {
-    auto before = enter(ordinal);
-    if (!before) before = enter(ordinal);
-    if (!before) return;
-    call();
-    leave(ordinal, *before);
+    static_cast<void>(guarded([&]() -> Status {
+      auto before = enter(ordinal);
+      if (!before) before = enter(ordinal);
+      if (!before) return std::move(before).error();
+      call();
+      leave(ordinal, *before);
+      return {};
+    }));
   }
 
   int (*init_)(unsigned flags) = nullptr;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "api.hpp"
@@ -39,7 +38,8 @@ struct Buffer {
 
 class Ring final : public Transfer {
  public:
-  Ring(std::shared_ptr<Api> api, TransferOptions options) : api_(std::move(api)), options_(std::move(options)) {
+  Ring(const Driver& driver, TransferOptions options)
+      : driver_(driver), api_(driver.api()), options_(std::move(options)) {
     options_.buffer_size = std::max<std::size_t>(options_.buffer_size, 1);
     options_.buffer_size = (options_.buffer_size + granularity - 1) / granularity * granularity;
     // Neither may move: calls use them without the lock.
@@ -71,7 +71,6 @@ class Ring final : public Transfer {
       STELE_TRY_ASSIGN(before_, api_->create_event(options_.ordinal));
     }
     STELE_TRY(api_->record(options_.ordinal, before_, options_.stream.handle()));
-    recorded_ = true;
     for (const Copies& device : devices_) STELE_TRY(api_->wait(device.ordinal, device.stream, before_));
     return {};
   }
@@ -153,12 +152,8 @@ class Ring final : public Transfer {
     return {api_->kind(), options_.placement ? options_.placement(path) : options_.ordinal};
   }
   Result<std::shared_ptr<std::byte>> allocate(Location where, std::size_t size) override {
-    return detail::guarded([&]() -> Result<std::shared_ptr<std::byte>> {
-      STELE_TRY(api_->check(where));
-      STELE_TRY_ASSIGN(std::byte* const data, api_->allocate(where.ordinal, std::max<std::size_t>(size, 1)));
-      return std::shared_ptr<std::byte>(data,
-                                        [api = api_, ordinal = where.ordinal](std::byte* p) { api->free(ordinal, p); });
-    });
+    STELE_TRY(api_->check(where));
+    return driver_.allocate(where.ordinal, size);
   }
   Result<std::shared_ptr<std::byte>> allocate_host(std::size_t size) override {
     return detail::guarded([&]() -> Result<std::shared_ptr<std::byte>> {
@@ -227,7 +222,7 @@ class Ring final : public Transfer {
     Copies made{where.ordinal};
     STELE_TRY_ASSIGN(made.stream, api_->create_stream(where.ordinal));
     devices_.push_back(made);
-    if (recorded_) STELE_TRY(api_->wait(where.ordinal, made.stream, before_));
+    if (before_ != nullptr) STELE_TRY(api_->wait(where.ordinal, made.stream, before_));
     return &devices_.back();
   }
 
@@ -237,6 +232,7 @@ class Ring final : public Transfer {
     return detail::guarded([&]() -> Status {
       Buffer& buffer = of(memory);
       std::vector<Copies*> used;
+      used.reserve(static_cast<std::size_t>(api_->count()));  // nothing may throw between a copy and its event
       Status status;
       for (std::size_t i = 0; status && i < copies.size(); ++i) {
         auto device = device_of(copies[i].where);
@@ -270,6 +266,7 @@ class Ring final : public Transfer {
     return {};
   }
 
+  Driver driver_;
   std::shared_ptr<Api> api_;
   TransferOptions options_;
   std::mutex mutex_;  // of all below; a held buffer's events are its holder's
@@ -277,7 +274,6 @@ class Ring final : public Transfer {
   std::vector<Buffer> ring_;
   std::vector<Copies> devices_;
   Handle before_ = nullptr;  // event of the program's stream, which the copies wait for
-  bool recorded_ = false;
 };
 
 }  // namespace
@@ -293,7 +289,7 @@ Result<std::unique_ptr<Transfer>> make_transfer(const Driver& driver, TransferOp
     if (!options.wait && options.stream.handle() == nullptr) {
       return invalid("a load that does not wait needs a stream").hint("set TransferOptions::stream");
     }
-    return std::unique_ptr<Transfer>(std::make_unique<Ring>(driver.api(), std::move(options)));
+    return std::unique_ptr<Transfer>(std::make_unique<Ring>(driver, std::move(options)));
   });
 }
 

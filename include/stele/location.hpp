@@ -12,7 +12,7 @@ enum class DeviceKind : std::uint8_t {
   other,  // memory that the program's own Transfer reaches
 };
 
-/// Where a tensor's elements are.
+/// The memory that has a tensor's elements.
 struct Location {
   DeviceKind kind = DeviceKind::host;
   std::int32_t ordinal = 0;  // number of the device, as its driver counts them; -1: the Transfer chooses

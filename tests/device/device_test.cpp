@@ -401,7 +401,7 @@ DEVICE_TEST("copies wait for the program's stream, and its later work for them")
   CHECK(equal(devices, net, host));
   CHECK(fake.misuses() == "");
   {
-    // What the streams above are for: without them, the order is wrong, and the fake driver sees it.
+    // Without the stream, the order is wrong, and the fake driver sees it.
     const auto transfer = devices.transfer();
     REQUIRE(fake->hold(handle, 0) == 0);
     kernel(false);

@@ -290,7 +290,7 @@ TEST_CASE("fake: memory of devices, and its limits") {
     CHECK(api.misused("unknown_address"));
     CHECK(fake.counters().max_device_bytes == 1100);
     CHECK(fake.counters().max_host_bytes == 4096);
-    // Of no bytes.
+    // This copy has no bytes.
     std::uint64_t empty = 1;
     CHECK(api.allocate(empty, 0) == (kind == Kind::cuda ? 1 : 0));
     if (kind == Kind::hip) {
@@ -705,7 +705,7 @@ TEST_CASE("fake: injected errors") {
     }
     CHECK(api.create_event(event) == 999);
     CHECK(api.create_event(event) == 0);
-    // What frees, destroys or waits does so nevertheless.
+    // Functions that free, destroy or wait do so nevertheless.
     std::byte* const host = api.host_memory(8);
     REQUIRE(api.to_device(address, host, 8, stream) == 0);
     REQUIRE(api.record(event, stream) == 0);

@@ -62,7 +62,7 @@ class Shown {
   ~Shown() { hide(); }
 };
 
-/// What this thread has done precedes what follows order_after() of the same token. Both are called while hidden.
+/// The work of this thread precedes what follows order_after() of the same token. Both are called while hidden.
 inline void order_before(const void* token) {
   const Shown shown;
   release(token);
