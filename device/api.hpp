@@ -70,20 +70,36 @@ class Api {
 Result<std::shared_ptr<Api>> bind_cuda(void* library, const std::string& name);
 Result<std::shared_ptr<Api>> bind_hip(void* library, const std::string& name);
 
+/// A function of a driver, once it has been found.
+template <class F>
+struct Function {
+  const char* name;
+  F* address = nullptr;
+
+  template <class... Arguments>
+  auto operator()(Arguments... arguments) const {
+    return address(arguments...);
+  }
+};
+
 /// Finds functions by name, and notes the first that is missing.
 class Symbols {
  public:
   explicit Symbols(void* library) noexcept : library_(library) {}
-  template <class F>
-  void find(F*& function, const char* name) {
-    function = reinterpret_cast<F*>(at(name));
-    if (function == nullptr && missing_ == nullptr) missing_ = name;
+  template <class... F>
+  void find(Function<F>&... functions) {
+    (find_one(functions), ...);
   }
   /// Errors: unsupported.
   Status complete(const std::string& library) const;
 
  private:
   void* at(const char* name) const noexcept;
+  template <class F>
+  void find_one(Function<F>& function) {
+    function.address = reinterpret_cast<F*>(at(function.name));
+    if (function.address == nullptr && missing_ == nullptr) missing_ = function.name;
+  }
 
   void* library_;
   const char* missing_ = nullptr;

@@ -1,6 +1,7 @@
 // The ring of page-locked buffers, and the streams that copy from and into it.
 #include <algorithm>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <utility>
 
@@ -30,6 +31,7 @@ struct Buffer {
   };
   std::vector<Event> events;
   bool held = false;
+  std::uint64_t turn = 0;  // of its last use
 
   bool pending() const noexcept {
     return std::any_of(events.begin(), events.end(), [](const Event& e) { return e.pending; });
@@ -84,11 +86,11 @@ class Ring final : public Transfer {
           if (buffer.held) continue;
           STELE_TRY_ASSIGN(const bool ready, is_ready(buffer));
           if (ready) return take(buffer);
-          if (oldest == nullptr) oldest = &buffer;
+          if (oldest == nullptr || buffer.turn < oldest->turn) oldest = &buffer;
         }
         if (ring_.size() < options_.buffers) {
           STELE_TRY_ASSIGN(std::byte* const memory, api_->allocate_host(options_.ordinal, options_.buffer_size));
-          return take(ring_.emplace_back(Buffer{memory, {}, false}));
+          return take(ring_.emplace_back(Buffer{memory, {}, false, 0}));
         }
         if (!wait) return nullptr;
         if (oldest != nullptr) {
@@ -129,6 +131,7 @@ class Ring final : public Transfer {
     {
       const std::lock_guard lock(mutex_);
       buffer.held = false;
+      buffer.turn = ++turns_;
     }
     freed_.notify_one();
   }
@@ -272,6 +275,7 @@ class Ring final : public Transfer {
   std::mutex mutex_;  // of all below; a held buffer's events are its holder's
   std::condition_variable freed_;
   std::vector<Buffer> ring_;
+  std::uint64_t turns_ = 0;
   std::vector<Copies> devices_;
   Handle before_ = nullptr;  // event of the program's stream, which the copies wait for
 };

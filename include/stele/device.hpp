@@ -91,8 +91,9 @@ struct TransferOptions {
   /// copies; an error of such a copy is returned by the next use of the Transfer. Needs a stream.
   bool wait = true;
   /// The ring: page-locked memory, allocated when first used, and kept. Smaller loads use less.
-  std::size_t buffer_size = std::size_t{16} << 20;  // rounded up to 4 KiB
-  unsigned buffers = 4;
+  /// A thread of a load fills one buffer while the device copies from others.
+  std::size_t buffer_size = std::size_t{4} << 20;  // rounded up to 4 KiB
+  unsigned buffers = 16;
   /// The device of tensors that are on none yet.
   int ordinal = 0;
   /// If set, returns the device for the path of such a tensor instead.

@@ -28,6 +28,9 @@ namespace stele::inline v0 {
 
 class Source;
 class Value;  // stele/value.hpp
+namespace detail {
+class UncachedReads;  // src/snapshot/uncached_reads.hpp
+}  // namespace detail
 
 /// Returns "tensor", "list", …
 STELE_EXPORT std::string_view name(NodeKind kind) noexcept;
@@ -54,6 +57,12 @@ class STELE_EXPORT PieceSink {
   virtual std::byte* place(std::uint64_t offset, std::size_t size) {
     static_cast<void>(offset), static_cast<void>(size);
     return nullptr;
+  }
+  /// Returns at least `size` bytes of memory, or nothing. The next pieces may then be parts of it, one after the other,
+  /// from any place on.
+  virtual std::span<std::byte> room(std::size_t size) {
+    static_cast<void>(size);
+    return {};
   }
   virtual Status piece(std::span<const std::byte> bytes) = 0;
 };
@@ -84,6 +93,10 @@ class STELE_EXPORT ReadContext {
   /// Returns `size` bytes of `source` that start at `offset`, and reads ahead if leaves are close together. Valid until
   /// the next call. Errors: invalid_argument (more than piece_size), truncated, io.
   Result<std::span<const std::byte>> window(const Source& source, std::uint64_t offset, std::size_t size);
+  /// Large leaves are now read past the system's cache of files, as far as they are not in it. Throws std::bad_alloc.
+  void bypass_cache();
+  /// Null without bypass_cache().
+  detail::UncachedReads* uncached() const noexcept { return uncached_.get(); }
   /// Returns at least `size` bytes that remain allocated for later leaves, in one of two blocks: 0 or 1 (any other
   /// number throws std::out_of_range).
   std::byte* memory(std::size_t block, std::size_t size);
@@ -91,6 +104,7 @@ class STELE_EXPORT ReadContext {
  private:
   Bytes acquire();
   detail::Workers workers_;
+  std::shared_ptr<detail::UncachedReads> uncached_;
   std::vector<Bytes> free_;
   std::array<Bytes, 2> memory_;
   Bytes window_;

@@ -146,7 +146,8 @@ class Devices {
   /// Waits until the default stream of a device has done its work.
   void synchronize(int ordinal) const;
   /// Reads leaves into new memory of a device. Returns a list of (owner, address).
-  nb::list load(const Model& model, const std::vector<std::uint32_t>& leaves, int ordinal, nb::object function);
+  nb::list load(const Model& model, const std::vector<std::uint32_t>& leaves, int ordinal, bool bypass_cache,
+                nb::object function);
   /// Reads leaves into memory at these addresses. They are verified before the first copy.
   void read_into(const Model& model, const std::vector<std::uint32_t>& leaves,
                  const std::vector<std::uintptr_t>& addresses, const std::vector<int>& ordinals, nb::object function);
@@ -155,7 +156,7 @@ class Devices {
 
  private:
   Status read(const Snapshot& snapshot, std::vector<detail::Fill> fills, std::span<const detail::DeviceTarget> targets,
-              bool verify, const Progress& progress);
+              bool verify, bool bypass_cache, const Progress& progress);
 
   device::Driver driver_;
   std::mutex mutex_;

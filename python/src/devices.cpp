@@ -105,7 +105,8 @@ void Devices::synchronize(int ordinal) const {
 }
 
 Status Devices::read(const Snapshot& snapshot, std::vector<detail::Fill> fills,
-                     std::span<const detail::DeviceTarget> targets, bool verify, const Progress& progress) {
+                     std::span<const detail::DeviceTarget> targets, bool verify, bool bypass_cache,
+                     const Progress& progress) {
   std::stable_sort(fills.begin(), fills.end(),
                    [](const detail::Fill& a, const detail::Fill& b) { return a.leaf < b.leaf; });
   std::vector<detail::Fill> checks;
@@ -124,7 +125,7 @@ Status Devices::read(const Snapshot& snapshot, std::vector<detail::Fill> fills,
   STELE_TRY(detail::fill(snapshot, checks, {}, meter, workers, filled));
   STELE_TRY_ASSIGN(const std::shared_ptr<Transfer> copies, transfer());
   STELE_TRY(copies->begin());
-  const detail::OnDevices devices{*copies, targets};
+  const detail::OnDevices devices{*copies, targets, bypass_cache};
   auto status = detail::fill(snapshot, fills, {}, meter, workers, filled, &devices);
   if (status) status = copies->finish();
   if (status) return status;
@@ -134,7 +135,8 @@ Status Devices::read(const Snapshot& snapshot, std::vector<detail::Fill> fills,
   return status;
 }
 
-nb::list Devices::load(const Model& model, const std::vector<std::uint32_t>& leaves, int ordinal, nb::object function) {
+nb::list Devices::load(const Model& model, const std::vector<std::uint32_t>& leaves, int ordinal, bool bypass_cache,
+                       nb::object function) {
   const Snapshot& snapshot = model.snapshot();
   const Progress progress(std::move(function));
   std::vector<DeviceTensor> tensors(leaves.size());
@@ -157,7 +159,7 @@ nb::list Devices::load(const Model& model, const std::vector<std::uint32_t>& lea
                memory.add_targets(device_tensor_ops, &tensors[i], targets);
                fills.push_back(fill);
              }
-             return read(snapshot, std::move(fills), targets, false, progress);
+             return read(snapshot, std::move(fills), targets, false, bypass_cache, progress);
            });
          }),
          progress);
@@ -192,7 +194,7 @@ void Devices::read_into(const Model& model, const std::vector<std::uint32_t>& le
                targets.push_back({pointer(addresses.at(i)), where});
                fills.push_back(fill);
              }
-             return read(snapshot, std::move(fills), targets, true, progress);
+             return read(snapshot, std::move(fills), targets, true, true, progress);
            });
          }),
          progress);
@@ -213,7 +215,8 @@ void bind_devices(nb::module_& module) {
       .def_prop_ro("count", &Devices::count)
       .def("name", &Devices::name, nb::arg("ordinal"))
       .def("synchronize", &Devices::synchronize, nb::arg("ordinal"))
-      .def("load", &Devices::load, nb::arg("model"), nb::arg("leaves"), nb::arg("ordinal"), nb::arg("progress").none())
+      .def("load", &Devices::load, nb::arg("model"), nb::arg("leaves"), nb::arg("ordinal"), nb::arg("bypass_cache"),
+           nb::arg("progress").none())
       .def("read_into", &Devices::read_into, nb::arg("model"), nb::arg("leaves"), nb::arg("addresses"),
            nb::arg("ordinals"), nb::arg("progress").none())
       .def("bytes", &Devices::bytes, nb::arg("address"), nb::arg("size"), nb::arg("ordinal"));

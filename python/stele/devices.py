@@ -240,13 +240,15 @@ class DeviceTensor:
         return f"<stele.devices.DeviceTensor on {self.device}: {self.dtype} {list(self.shape)}>"
 
 
-def load(file: Any, names: list[str], device: tuple[str, int], progress: Any) -> dict[str, DeviceTensor]:
+def load(
+    file: Any, names: list[str], device: tuple[str, int], bypass_cache: bool, progress: Any
+) -> dict[str, DeviceTensor]:
     """Reads tensors of a file into new memory of a device. Names of the same tensor get the same memory."""
     kind, ordinal = device
     opened = driver(kind)
     tensors = [file[name] for name in names]
     leaves = list(dict.fromkeys(tensor._leaf for tensor in tensors))
-    memory = dict(zip(leaves, opened.load(file._model, leaves, ordinal, progress)))
+    memory = dict(zip(leaves, opened.load(file._model, leaves, ordinal, bypass_cache, progress)))
     result: dict[str, DeviceTensor] = {}
     made: dict[int, DeviceTensor] = {}
     for name, tensor in zip(names, tensors):

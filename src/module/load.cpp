@@ -320,7 +320,7 @@ class Loader {
     if (targets_.empty()) return host(nullptr);
     Transfer& transfer = *options_.transfer;
     STELE_TRY(transfer.begin());
-    const OnDevices devices{transfer, targets_};
+    const OnDevices devices{transfer, targets_, options_.bypass_cache};
     auto status = host(&devices);
     if (status) {
       status = transfer.finish();

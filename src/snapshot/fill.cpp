@@ -94,7 +94,9 @@ struct Job {
 class Worker {
  public:
   Worker(Task& task, const Workers& workers) : task_(task), context_(workers) {
-    if (task.devices != nullptr) stager_.emplace(task.devices->transfer);
+    if (task.devices == nullptr) return;
+    stager_.emplace(task.devices->transfer);
+    if (task.devices->bypass_cache) context_.bypass_cache();
   }
 
   /// Starts the last copies to devices. Call it after the last job.

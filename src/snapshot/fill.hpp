@@ -30,6 +30,7 @@ struct Fill {
 struct OnDevices {
   Transfer& transfer;
   std::span<const DeviceTarget> targets;
+  bool bypass_cache = true;  // LoadOptions::bypass_cache
 };
 
 struct Filled {

@@ -15,6 +15,7 @@
 #include "snapshot/paths.hpp"
 #include "snapshot/provider.hpp"
 #include "snapshot/source_range.hpp"
+#include "snapshot/uncached_reads.hpp"
 #include "stele/detail/type_info.hpp"
 #include "stele/source.hpp"
 
@@ -47,6 +48,8 @@ Bytes ReadContext::acquire() {
   free_.pop_back();
   return piece;
 }
+
+void ReadContext::bypass_cache() { uncached_ = std::make_shared<detail::UncachedReads>(); }
 
 std::byte* ReadContext::memory(std::size_t block, std::size_t size) {
   Bytes& bytes = memory_.at(block);

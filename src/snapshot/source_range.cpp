@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/hash.hpp"
+#include "snapshot/uncached_reads.hpp"
 
 namespace stele::inline v0::detail {
 
@@ -43,10 +44,18 @@ Status stream_range(const SourceRange& range, std::uint64_t size, PieceSink& sin
   if (range.hashed) hasher.emplace(range.crc);
   const auto all = source.view();
   std::optional<ReadContext::Piece> staging;
+  std::span<const std::byte> ahead;  // read past the cache of files, and not passed on yet
   for (std::uint64_t done = 0; done < size;) {
-    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, ReadContext::piece_size));
+    auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, ReadContext::piece_size));
     std::span<const std::byte> piece;
-    if (!all.empty()) {
+    if (ahead.empty() && context.uncached() != nullptr) {
+      ahead = context.uncached()->read(source, range.offset + done, size - done, sink);
+    }
+    if (!ahead.empty()) {
+      n = std::min(n, ahead.size());
+      piece = ahead.first(n);
+      ahead = ahead.subspan(n);
+    } else if (!all.empty()) {
       piece = all.subspan(static_cast<std::size_t>(range.offset + done), n);
     } else {
       std::byte* to = sink.place(done, n);

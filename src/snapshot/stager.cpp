@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 namespace stele::inline v0::detail {
@@ -29,23 +30,23 @@ bool Stager::continues(std::size_t i, const std::byte* from, const std::byte* to
          gap < static_cast<std::ptrdiff_t>(alignment);
 }
 
-void Stager::add(std::size_t size) {
-  if (size == 0) return;
-  const std::byte* const from = buffer_ + used_;
+void Stager::add(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  std::byte* const from = buffer_ + (bytes.data() - buffer_);
   const auto to = [&](std::size_t i) { return targets_[i].data + done_; };
   bool joins = !copies_.empty() && last_.size() == targets_.size();
   for (std::size_t i = 0; joins && i < targets_.size(); ++i) joins = continues(i, from, to(i));
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     if (joins) {
       DeviceCopy& last = copies_[copies_.size() - targets_.size() + i];
-      last.size = static_cast<std::size_t>(from + size - last.host);
+      last.size = static_cast<std::size_t>(from + bytes.size() - last.host);
     } else {
-      copies_.push_back({buffer_ + used_, to(i), size, targets_[i].where});
+      copies_.push_back({from, to(i), bytes.size(), targets_[i].where});
     }
   }
   last_ = targets_;
-  used_ += size;
-  done_ += size;
+  used_ = static_cast<std::size_t>(from + bytes.size() - buffer_);
+  done_ += bytes.size();
 }
 
 Status Stager::flush() {
@@ -56,26 +57,34 @@ Status Stager::flush() {
   return started;
 }
 
-std::byte* DeviceSink::place(std::uint64_t, std::size_t size) {
-  if (size > stager_.buffer_size()) return nullptr;
+std::byte* DeviceSink::place(std::uint64_t, std::size_t size) { return room(size).data(); }
+
+std::span<std::byte> DeviceSink::room(std::size_t size) {
+  placed_ = {};
+  if (size > stager_.buffer_size()) return {};
   auto room = stager_.room(size);
-  if (room) return placed_ = room->data();
-  error_ = std::move(room).error();
-  return nullptr;
+  if (!room) {
+    error_ = std::move(room).error();
+    return {};
+  }
+  placed_ = room->first(size);
+  return room->first(size);
 }
 
 Status DeviceSink::piece(std::span<const std::byte> bytes) {
   if (error_) return *error_;
-  if (bytes.data() == placed_ && placed_ != nullptr) {
-    placed_ = nullptr;
-    stager_.add(bytes.size());
+  const std::less_equal<> before;
+  if (!placed_.empty() && before(placed_.data(), bytes.data()) &&
+      before(bytes.data() + bytes.size(), placed_.data() + placed_.size())) {
+    stager_.add(bytes);
+    placed_ = placed_.subspan(static_cast<std::size_t>(bytes.data() + bytes.size() - placed_.data()));
     return {};
   }
   while (!bytes.empty()) {
     STELE_TRY_ASSIGN(const std::span<std::byte> room, stager_.room(1));
     const std::size_t n = std::min(bytes.size(), room.size());
     std::memcpy(room.data(), bytes.data(), n);
-    stager_.add(n);
+    stager_.add(room.first(n));
     bytes = bytes.subspan(n);
   }
   return {};

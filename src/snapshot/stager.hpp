@@ -42,8 +42,8 @@ class Stager {
   /// Returns unused memory of a buffer, at least `size` bytes, which must not exceed the buffer. Errors: those of
   /// Transfer::acquire() and to_device().
   Result<std::span<std::byte>> room(std::size_t size);
-  /// Adds the first `size` bytes of the last room(), the next ones of the tensor.
-  void add(std::size_t size);
+  /// Adds bytes of the last room(), which follow those added before: the next ones of the tensor.
+  void add(std::span<const std::byte> bytes);
   /// Starts the copies of all bytes that were added. Errors: those of Transfer::to_device().
   Status flush();
 
@@ -65,12 +65,13 @@ class DeviceSink final : public PieceSink {
  public:
   DeviceSink(Stager& stager, std::span<const DeviceTarget> targets) : stager_(stager) { stager.begin(targets); }
   std::byte* place(std::uint64_t offset, std::size_t size) override;
+  std::span<std::byte> room(std::size_t size) override;
   Status piece(std::span<const std::byte> bytes) override;
 
  private:
   Stager& stager_;
-  std::byte* placed_ = nullptr;
-  std::optional<Error> error_;  // of place()
+  std::span<const std::byte> placed_;  // of the last place() or room(), without what has become a piece
+  std::optional<Error> error_;         // of place() and room()
 };
 
 }  // namespace stele::inline v0::detail

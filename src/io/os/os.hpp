@@ -168,6 +168,17 @@ Status check_writable(const Path& path);
 Result<File> open_for_reading(const Path& path);
 /// Fills `out` from `offset` on. Returns the number of bytes read (fewer than requested only at the end). Thread-safe.
 Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<std::byte> out);
+/// Opens a file again for read_uncached(). Returns a File that is not open if the system or the file system has no such
+/// reads.
+File open_uncached(const File& file) noexcept;
+/// Offset, size and memory of read_uncached() are multiples of it.
+inline constexpr std::size_t uncached_alignment = 4096;
+/// Fills `out` from storage, past the system's cache of files, which keeps what it has. Returns the number of bytes
+/// read: fewer than requested at the end of the file, 0 after an error.
+std::size_t read_uncached(const File& file, std::uint64_t offset, std::span<std::byte> out) noexcept;
+/// Returns true if at least half of a range, which is not empty, is in the system's cache of files, or if that is not
+/// known.
+bool is_cached(const File& file, std::uint64_t offset, std::size_t size) noexcept;
 /// Maps the first `size` bytes as private, writable memory. `size` is not 0.
 Result<Mapping> map_private(const File& file, std::size_t size);
 

@@ -5,13 +5,15 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <string>
 
 #ifndef RENAME_EXCHANGE  // musl has neither the function nor its flags
 #include <linux/fs.h>
-#include <unistd.h>
 #define STELE_NO_RENAMEAT2
 #endif
 
@@ -72,6 +74,35 @@ int open_beneath(int folder, const std::string& path, int flags) {
   // Kernels before 5.6, or EPERM: a sandbox that does not allow the call.
   if (fd < 0 && (errno == ENOSYS || errno == EPERM)) return open_by_parts(folder, path, flags, O_PATH);
   return static_cast<int>(fd);
+}
+
+int open_uncached(int file) noexcept {
+  char path[32];
+  static_cast<void>(std::snprintf(path, sizeof path, "/proc/self/fd/%d", file));
+  return retry([&] { return ::open(path, O_RDONLY | O_DIRECT | O_NOCTTY | O_CLOEXEC); });
+}
+
+bool is_cached(int file, std::uint64_t offset, std::size_t size) noexcept {
+  // mincore() reports pages of a mapping, which are never touched here. It says that all are cached if this user could
+  // not write to the file.
+  static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  constexpr std::size_t most = 1024;  // pages of one call
+  const std::uint64_t begin = offset / page * page;
+  const auto length = static_cast<std::size_t>(offset + size - begin);
+  void* const memory = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, file, static_cast<off_t>(begin));
+  if (memory == MAP_FAILED) return true;
+  std::size_t cached = 0, pages = 0;
+  bool known = true;
+  unsigned char in_cache[most];
+  for (std::size_t done = 0; done < length && known; done += most * page) {
+    const std::size_t now = std::min<std::size_t>(length - done, most * page);
+    const std::size_t count = (now + page - 1) / page;
+    known = ::mincore(static_cast<std::byte*>(memory) + done, now, in_cache) == 0;
+    pages += count;
+    for (std::size_t i = 0; i < count && known; ++i) cached += in_cache[i] & 1U;
+  }
+  ::munmap(memory, length);
+  return !known || 2 * cached >= pages;
 }
 
 void start_writing(int file, std::uint64_t from, std::uint64_t size) noexcept {

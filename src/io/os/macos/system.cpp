@@ -79,6 +79,10 @@ std::optional<std::uint64_t> free_bytes(int folder) noexcept {
   return std::uint64_t{status.f_bavail} * status.f_bsize;
 }
 
+int open_uncached(int) noexcept { return -1; }
+
+bool is_cached(int, std::uint64_t, std::size_t) noexcept { return true; }
+
 void advise_huge_pages(void*, std::size_t) noexcept {}
 
 }  // namespace stele::inline v0::detail::os::system

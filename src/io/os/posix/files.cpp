@@ -68,6 +68,17 @@ Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<st
   return done;
 }
 
+File open_uncached(const File& file) noexcept { return {system::open_uncached(file.handle()), {}}; }
+
+std::size_t read_uncached(const File& file, std::uint64_t offset, std::span<std::byte> out) noexcept {
+  const ssize_t got = retry([&] { return ::pread(file.handle(), out.data(), out.size(), static_cast<off_t>(offset)); });
+  return got > 0 ? static_cast<std::size_t>(got) : 0;
+}
+
+bool is_cached(const File& file, std::uint64_t offset, std::size_t size) noexcept {
+  return system::is_cached(file.handle(), offset, size);
+}
+
 Result<Mapping> map_private(const File& file, std::size_t size) {
   // MAP_NORESERVE: a model may be larger than memory, and few of its pages are ever written to.
   void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.handle(), 0);

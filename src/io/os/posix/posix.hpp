@@ -69,6 +69,10 @@ namespace system {
 int lookup_flags() noexcept;
 /// Opens a path below a folder. A link that leads out of the folder fails with EXDEV or ELOOP. Retries.
 int open_beneath(int folder, const std::string& path, int flags);
+/// Opens a file again for reads past the page cache; -1 if that is not possible. Retries.
+int open_uncached(int file) noexcept;
+/// Returns true if at least half of the range's pages are in the page cache, or if that is not known.
+bool is_cached(int file, std::uint64_t offset, std::size_t size) noexcept;
 /// Starts to write out a part of a file; errors are left to sync().
 void start_writing(int file, std::uint64_t from, std::uint64_t size) noexcept;
 /// Appends a part of another file. Fails with EXDEV, EINVAL, ENOSYS, EOPNOTSUPP or EPERM if the system cannot.

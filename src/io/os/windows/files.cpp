@@ -77,6 +77,12 @@ Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<st
   return done;
 }
 
+File open_uncached(const File&) noexcept { return {}; }
+
+std::size_t read_uncached(const File&, std::uint64_t, std::span<std::byte>) noexcept { return 0; }
+
+bool is_cached(const File&, std::uint64_t, std::size_t) noexcept { return true; }
+
 Result<Mapping> map_private(const File& file, std::size_t size) {
   const File mapping(::CreateFileMappingW(file.handle(), nullptr, PAGE_WRITECOPY, 0, 0, nullptr), file.name());
   if (!mapping.is_open()) return failed("cannot map", file.name());
