@@ -8,6 +8,8 @@
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
 #   make bench-burn           Burn's own benchmark, by Burn 0.21 and by stele
 #   make bench-peers          other libraries, relative to the same limits: a table
+#   make bench-devices        loads to a GPU and saves from it, relative to page-locked copies (DEVICE=hip); with other libraries:
+#                             benchmarks/devices.py
 #   make size                 size of a program with each recorder, and compile time relative to cereal's: tables
 #   make performance          runs these five and writes their tables into docs/performance.md; use an idle machine
 #   make instructions         instructions of the hot paths, compared with benchmarks/instructions.txt;
@@ -86,7 +88,7 @@ define build
 endef
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
+.PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
 .PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf
 .PHONY: format format-check tidy clean remote bench-remote
 
@@ -157,6 +159,13 @@ bench-burn: deps
 	    --manifest-path tests/formats/burn/interop/v21/Cargo.toml --bin burn-bench-v21
 	@benchmarks/burn.py build/bench/burn build/release/benchmarks/bench_burn \
 	    build/interop-burn/target/release/burn-bench-v21
+
+# DEVICE: cuda or hip, or "cuda FOLDER BYTES ROUNDS LIBRARY".
+DEVICE ?= cuda
+bench-devices: deps
+	$(call build,release -D STELE_BENCHMARKS=ON,bench_devices)
+	@mkdir -p build/bench
+	build/release/benchmarks/bench_devices $(firstword $(DEVICE)) $(or $(wordlist 2,5,$(DEVICE)),build/bench)
 
 size: deps
 	$(call build,release -D STELE_BENCHMARKS=ON,sizes)

@@ -105,8 +105,8 @@ struct LoadOptions {
   /// Copies to tensors of devices (docs/guide/devices.md), not owned. If null, such tensors are written by write() of
   /// their tensor_traits, or are an error (invalid_argument).
   Transfer* transfer = nullptr;
-  /// Reads large tensors of devices past the system's cache of files (O_DIRECT, on Linux only), as far as they are not
-  /// in it, and leaves the cache as it is. False: through the cache, which then has them for the next load.
+  /// A load to devices reads large tensors past the system's cache of files (O_DIRECT, on Linux only), as far as they
+  /// are not in it, and leaves the cache as it is. False: through the cache, which then has them for the next load.
   bool bypass_cache = true;
   /// Receives the rows of the load, also if it fails (Error::report() has them too). Not owned; null: no report.
   Report* report = nullptr;
