@@ -107,6 +107,8 @@ TEST_CASE("loading is strict, and changes nothing on error") {
   nn::Sequential none;
   CHECK(code(*none, file) == "unused scale");
   options.allow_unused = {"*"};
+  CHECK(code(*none, file, options) == "nothing_applied ");
+  options.allow_nothing = true;
   CHECK(stele::torch::load_state_dict(*none, file, options));
 
   Net other;
