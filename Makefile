@@ -8,10 +8,10 @@
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
 #   make bench-burn           Burn's own benchmark, by Burn 0.21 and by stele
 #   make bench-peers          other libraries, relative to the same limits: a table
-#   make bench-devices        loads to a GPU and saves from it, relative to page-locked copies (DEVICE=hip); with other libraries:
-#                             benchmarks/devices.py
 #   make size                 size of a program with each recorder, and compile time relative to cereal's: tables
 #   make performance          runs these five and writes their tables into docs/performance.md; use an idle machine
+#   make bench-devices        loads to a GPU and saves from it, relative to page-locked copies (DEVICE=hip); with other libraries:
+#                             benchmarks/devices.py
 #   make instructions         instructions of the hot paths, compared with benchmarks/instructions.txt;
 #                             checks that every reader takes linear time
 #   make fuzz SECONDS=60      every fuzz target for that many seconds (TARGETS="json_fuzz stele_fuzz" selects targets)

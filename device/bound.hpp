@@ -1,4 +1,4 @@
-// What the drivers of CUDA and HIP have in common: the same functions under different names.
+// CUDA and HIP have the same functions under different names: one implementation serves both drivers.
 #pragma once
 
 #include <bit>

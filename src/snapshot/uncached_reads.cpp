@@ -11,7 +11,7 @@ constexpr std::size_t alignment = os::uncached_alignment;
 // Bytes of one read: large enough for the bandwidth of fast storage with a few threads, small enough that a hash finds
 // them in the processor's cache.
 constexpr std::size_t room = std::size_t{1} << 20;
-// What a read of `room` bytes surely contains, at any offset and in any memory: a multiple of 64.
+// Memory of `room` bytes holds an aligned read that contains this many bytes, at any offset. A multiple of 64.
 constexpr std::size_t part = room - 3 * alignment;
 
 }  // namespace

@@ -18,7 +18,7 @@ class UncachedReads {
  public:
   /// Returns the first bytes of a range of `source`, at most `size`; their number is `size` or a multiple of 64. They
   /// are in memory of `sink`, if it has room, or in memory that the next call overwrites. Returns nothing if the caller
-  /// shall read them: they are in the cache, the range is small, or the source is not a file that can be read so.
+  /// shall read them: they are in the cache, or the source is not a file that can be read so.
   std::span<const std::byte> read(const Source& source, std::uint64_t offset, std::uint64_t size, PieceSink& sink);
 
  private:

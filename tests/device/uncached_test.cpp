@@ -94,7 +94,7 @@ TEST_CASE("reads past the page cache: any range, with and without the sink's mem
   const os::File file = opened(path);
   CHECK(!os::is_cached(file, 0, bytes.size()));
 
-  // What is in the cache is left to the caller, as is what is no longer there.
+  // The caller reads what is in the cache, and finds out that the file has shrunk.
   std::vector<std::byte> cached(mib);
   REQUIRE((*source)->read_at(mib, cached));
   CHECK(os::is_cached(file, mib, mib));
