@@ -144,6 +144,7 @@ tools=$(cd "$debs" && echo stele-tools_*.deb)
 for package in "$(field "$library" Package) (= $version)" libssl3 libstdc++6; do
   field "$tools" Depends | grep -qF "$package" || fail "$tools does not depend on $package"
 done
+tests/packaging/abi/check.sh build/deb/libstele.so
 mkdir "$work/root"
 for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$work/root"; done
 no_path_of_ours "$work/root"
