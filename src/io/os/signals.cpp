@@ -11,7 +11,9 @@
 namespace stele::inline v0::detail::os {
 namespace {
 
-extern "C" void count_signal(int signal);
+extern "C" {
+static void count_signal(int signal);  // the anonymous namespace does not make a C function local
+}
 
 #ifdef _WIN32
 constexpr int signal_count_max = 23;  // NSIG of the C runtime
@@ -43,7 +45,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 std::array<Caught, signal_count_max> all_caught;
 std::mutex catching;
 
-extern "C" void count_signal(int signal) {
+void count_signal(int signal) {
 #ifdef _WIN32
   std::signal(signal, count_signal);  // the runtime restores the default before it calls a handler
 #endif
