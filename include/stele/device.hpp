@@ -239,9 +239,9 @@ struct tensor_traits<device::BlockTensor> {
   static const std::byte* data(const type& t) { return t.data(); }
   static bool unset(const type& t) { return !t.is_set(); }
   static Location location(const type& t) { return t.location(); }
-  static void part(type& t, std::byte* data, const Shape& shape, DType dtype, std::shared_ptr<void> block,
+  static void part(type& t, std::byte* data, const Shape& shape, DType blocks, std::shared_ptr<void> block,
                    Location where) {
-    t = type(std::move(block), data, shape, dtype, where);
+    t = type(std::move(block), data, shape, blocks, where);
   }
 };
 

@@ -96,10 +96,10 @@ struct tensor_traits<Quantized<Blocks>> {
   static DType dtype_of(const type& t) { return t.is_set() ? t.dtype() : Blocks == DType::none ? DType::f32 : Blocks; }
   static const std::byte* data(const type& t) { return t.blocks().data(); }
   static std::byte* data(type& t) { return t.blocks().data(); }
-  static void resize(type& t, const Shape& shape, DType dtype) { t = type(BlockTensor(dtype, shape)); }
+  static void resize(type& t, const Shape& shape, DType blocks) { t = type(BlockTensor(blocks, shape)); }
   static bool unset(const type& t) { return !t.is_set(); }
-  static void adopt(type& t, std::byte* data, const Shape& shape, std::shared_ptr<const void> keeper, DType dtype) {
-    t = type(BlockTensor(dtype, shape, data, std::move(keeper)));
+  static void adopt(type& t, std::byte* data, const Shape& shape, std::shared_ptr<const void> keeper, DType blocks) {
+    t = type(BlockTensor(blocks, shape, data, std::move(keeper)));
   }
 };
 

@@ -409,7 +409,7 @@ struct recorded_fields {
 
   static constexpr std::size_t count = [] {
     std::size_t n = 0;
-    for (std::size_t i = 0; ok && i < all; ++i) n += wanted[i] ? 1 : 0;
+    for (std::size_t i = 0; ok && i < all; ++i) n += wanted[i] ? 1U : 0U;
     return n;
   }();
   static constexpr std::array<std::uint16_t, count + 1> index = [] {
