@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/name_order.hpp"
+#include "base/reserved_names.hpp"
 #include "json/json.hpp"
 
 namespace stele::inline v0::detail::archive {
@@ -94,14 +95,8 @@ bool valid_tag(std::string_view tag) noexcept {
   }
   // A tag that consists of digits would look like the number of an array.
   if (std::all_of(tag.begin(), tag.end(), is_digit)) return false;
-  // CON, NUL, COM1, …, with any extension, are device names on Windows.
-  const std::string_view stem = tag.substr(0, tag.find('.'));
-  for (const std::string_view device : {"con", "prn", "aux", "nul"}) {
-    if (same_tag(stem, device)) return false;
-  }
-  const bool numbered = stem.size() == 4 && is_digit(stem[3]);
-  if (numbered && (same_tag(stem.substr(0, 3), "com") || same_tag(stem.substr(0, 3), "lpt"))) return false;
-  return !same_tag(tag, "tags.txt");  // a folder cannot have the name of a file next to it
+  if (detail::is_reserved(tag)) return false;  // so that an archive can be unpacked on Windows
+  return !same_tag(tag, "tags.txt");           // a folder cannot have the name of a file next to it
 }
 
 bool same_tag(std::string_view a, std::string_view b) noexcept {

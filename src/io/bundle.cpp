@@ -1,9 +1,9 @@
 #include "stele/bundle.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 
+#include "base/reserved_names.hpp"
 #include "io/files.hpp"
 
 namespace stele::inline v0 {
@@ -106,29 +106,18 @@ using detail::check_name;
 using detail::FilePlace;
 using detail::Names;
 
-/// Returns true if Windows reserves this part of a name for a device or a stream, or changes it (Naming Files, Paths,
-/// and Namespaces, Microsoft Learn).
-bool is_reserved(std::string_view part) {
-  if (part.ends_with('.') || part.ends_with(' ')) return true;
-  for (const char c : part) {
-    if (static_cast<unsigned char>(c) < 0x20 || std::string_view("<>:\"|?*\\").find(c) != std::string_view::npos)
-      return true;
-  }
-  std::string stem(part.substr(0, part.find('.')));
-  stem.erase(stem.find_last_not_of(' ') + 1);
-  for (char& c : stem) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  constexpr std::string_view devices[] = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"};
-  if (std::find(std::begin(devices), std::end(devices), stem) != std::end(devices)) return true;
-  if (!stem.starts_with("COM") && !stem.starts_with("LPT")) return false;
-  const std::string_view port = std::string_view(stem).substr(3);  // also superscript digits, in UTF-8
-  return (port.size() == 1 && port[0] >= '0' && port[0] <= '9') || port == "\xc2\xb9" || port == "\xc2\xb2" ||
-         port == "\xc2\xb3";
+/// Returns true if a file of Windows cannot have this name.
+bool is_refused(std::string_view part) {
+  const auto is_bad = [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || std::string_view("<>:\"|?*\\").find(c) != std::string_view::npos;
+  };
+  return detail::is_reserved(part) || std::any_of(part.begin(), part.end(), is_bad);
 }
 
 Status check_portable(std::string_view name) {
   for (std::string_view rest = name;;) {
     const std::size_t slash = rest.find('/');
-    if (is_reserved(rest.substr(0, slash))) {
+    if (is_refused(rest.substr(0, slash))) {
       return Error(Errc::invalid_argument, "the name is reserved on Windows, where a file cannot have it")
           .found(std::string(name));
     }

@@ -52,9 +52,10 @@ Status save(const std::string& path, std::string_view text, FileSinkOptions opti
   return sink->commit();
 }
 
-Error bad(const Status& status) {
-  REQUIRE_FALSE(status);
-  return status.error();
+template <class T>
+Error bad(const T& result) {
+  REQUIRE_FALSE(result);
+  return result.error();
 }
 
 std::string text_of(const SourcePtr& source) {
@@ -170,7 +171,38 @@ TEST_CASE("windows: reserved names and streams") {
     CHECK(folder->create(name));
   }
   CHECK(bad(save(dir / "file:stream", "x")).code() == Errc::invalid_argument);
-  CHECK(stele::open_file("NUL").error().code() == Errc::io);
+  CHECK(dir.names().empty());
+}
+
+TEST_CASE("windows: a path with a reserved name is refused, unless it has the prefix of devices") {
+  const TempDir dir;
+  const Model model{{1, 2, 3}};
+  for (const char* name : {"NUL.safetensors", "nul", "aux.x", "prn", "com7.stele", "LPT1.json", "COM\xc2\xb2.gguf",
+                           "CON", "CONIN$", "model.", "model .", "NUL:.bin"}) {
+    for (const std::string& path : {std::string(name), dir / name, dir.path() + "\\" + name, dir / name + "/x.stele"}) {
+      CAPTURE(path);
+      const Error error = bad(save(path, "kept"));
+      CHECK(error.code() == Errc::invalid_argument);
+      CHECK(error.hint().find(R"(\\?\)") != std::string::npos);
+      CHECK(bad(stele::folder_sink(path, quick)).code() == Errc::invalid_argument);
+      CHECK(bad(stele::open_file(path)).code() == Errc::invalid_argument);
+      CHECK(bad(stele::BinaryRecorder<>().save(model, path)).code() == Errc::invalid_argument);
+    }
+  }
+  CHECK(dir.names().empty());
+  const std::string whole = R"(\\?\)" + fs::absolute(dir.path()).make_preferred().string();
+  for (const char* name : {"aux.x", "model.", "NUL.safetensors"}) {
+    const std::string path = whole + "\\" + name;
+    CAPTURE(path);
+    REQUIRE(save(path, name));
+    REQUIRE(save(path, name));  // over the first
+    CHECK(text_of(stele::open_file(path).value()) == name);
+    std::string names;
+    for (const std::string& found : dir.names()) names += found + '|';
+    CHECK(names == std::string(name) + '|');
+    os::remove(os::open_folder(os::Path(dir.path())).value(), name);  // std::filesystem cannot
+  }
+  CHECK(save(R"(\\.\NUL)", "nothing is kept"));
   CHECK(dir.names().empty());
 }
 

@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/reserved_names.hpp"
+
 namespace stele::inline v0::detail::os {
 
 namespace {
@@ -39,19 +41,30 @@ std::string message_of(DWORD code) {
   return out;
 }
 
-/// Returns a full path in the syntax of NtCreateFile.
+/// Returns a full path in the syntax of NtCreateFile. Refuses paths with a reserved part: a save to NUL.safetensors
+/// would succeed and keep nothing, and one to "model." have another name.
 Result<std::wstring> full_path(const std::string& path, const std::string& name) {
-  STELE_TRY_ASSIGN(const std::wstring given, wide(path, name));
-  std::wstring full(given.size() + MAX_PATH, L'\0');
-  DWORD length = 0;
-  // The result is longer than the buffer if the buffer is too small.
-  while ((length = ::GetFullPathNameW(given.c_str(), static_cast<DWORD>(full.size()), full.data(), nullptr)) >
-         full.size()) {
-    if (length > max_path) return failed("cannot look up", name, ERROR_FILENAME_EXCED_RANGE);
+  if (const std::string_view part = reserved_part(path); !part.empty()) {
+    return Error(Errc::invalid_argument, "Windows reserves a name in the path for a device, or changes its end")
+        .file(name)
+        .found(std::string(part))
+        .hint(R"(choose another name; in a whole path with the prefix \\?\, Windows takes every name as it is)");
+  }
+  STELE_TRY_ASSIGN(std::wstring full, wide(path, name));
+  // GetFullPathNameW would also remove the ends of names after this prefix.
+  if (!full.starts_with(LR"(\\?\)")) {
+    const std::wstring given = std::move(full);
+    full.assign(given.size() + MAX_PATH, L'\0');
+    DWORD length = 0;
+    // The result is longer than the buffer if the buffer is too small.
+    while ((length = ::GetFullPathNameW(given.c_str(), static_cast<DWORD>(full.size()), full.data(), nullptr)) >
+           full.size()) {
+      if (length > max_path) return failed("cannot look up", name, ERROR_FILENAME_EXCED_RANGE);
+      full.resize(length);
+    }
+    if (length == 0) return failed("cannot look up", name);
     full.resize(length);
   }
-  if (length == 0) return failed("cannot look up", name);
-  full.resize(length);
   const std::wstring_view text(full);
   if (text.find(L':', text.starts_with(LR"(\\?\)") ? 6 : 2) != text.npos) {
     return Error(Errc::invalid_argument, "a part of the path has a colon").file(name);  // a stream of a file
@@ -287,10 +300,12 @@ Result<std::string> resolve_links(const Path& path) {
     return failed("cannot follow", path.name, code);
   }
   // \??\C:\folder and \\?\C:\folder to C:\folder; \??\UNC\server to \\server.
-  target.erase(0, 4);
-  if (target.starts_with(LR"(UNC\)")) target.replace(0, 3, LR"(\)");
+  std::wstring plain = target.substr(4);
+  if (plain.starts_with(LR"(UNC\)")) plain.replace(0, 3, LR"(\)");
   std::string out;
-  if (!narrow(target, out)) return failed("cannot follow", path.name, ERROR_NO_UNICODE_TRANSLATION);
+  if (!narrow(plain, out)) return failed("cannot follow", path.name, ERROR_NO_UNICODE_TRANSLATION);
+  // The path of the user, or of the link, has the prefix: with it, the name is a file's.
+  if (!reserved_part(out).empty() && narrow(LR"(\\?\)" + target.substr(4), out)) return out;
   // A trailing slash names a folder; GetFullPathNameW keeps it.
   return out;
 }
