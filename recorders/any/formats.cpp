@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/entry_names.hpp"
+#include "base/extension.hpp"
 #include "base/limits.hpp"
 #include "base/similar.hpp"
 #include "model_zip.hpp"
@@ -186,7 +187,8 @@ constexpr Foreign foreign[] = {
 
 const Foreign* foreign_of_path(std::string_view path) {
   const auto* found = std::find_if(std::begin(foreign), std::end(foreign), [&](const Foreign& f) {
-    return std::any_of(f.extensions.begin(), f.extensions.end(), [&](std::string_view e) { return path.ends_with(e); });
+    return std::any_of(f.extensions.begin(), f.extensions.end(),
+                       [&](std::string_view e) { return detail::has_extension(path, e); });
   });
   return found != std::end(foreign) ? found : nullptr;
 }
@@ -250,7 +252,8 @@ Result<const Format*> format_of_path(std::string_view path) {
   const Format* format = nullptr;
   find_member([&](const Member& member) {
     for (const std::string_view extension : member.extensions) {
-      if (extension.size() <= longest.size() || path.size() == extension.size() || !path.ends_with(extension)) continue;
+      if (extension.size() <= longest.size() || path.size() == extension.size()) continue;
+      if (!detail::has_extension(path, extension)) continue;
       longest = extension;
       format = member.format;
     }
@@ -350,7 +353,7 @@ bool has_models(const Bundle& folder) {
   const auto names = folder.names();
   if (!names) return false;
   return std::any_of(names->begin(), names->end(), [](const std::string& name) {
-    return name.find('/') == name.npos && !name.ends_with(".json") && format_of_path(name);
+    return name.find('/') == name.npos && !detail::has_extension(name, ".json") && format_of_path(name);
   });
 }
 
@@ -405,7 +408,7 @@ const Format* format_of_weights(const Source& source, std::string_view text) {
 
 Result<const Format*> format_of_content(const Source& source) { return detail::format_in(source, true); }
 
-Result<const Format*> detail::format_in(const Source& source, bool zips) {
+Result<const Format*> detail::format_in(const Source& source, [[maybe_unused]] bool zips) {
   std::byte head[1024];
   const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof head));
   STELE_TRY(source.read_at(0, {head, size}));

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/extension.hpp"
 #include "base/limits.hpp"
 #include "base/meter.hpp"
 #include "encodings/gzip/entry.hpp"
@@ -54,9 +55,9 @@ struct Found {
 Result<std::vector<Found>> models_of(const zip::Directory& directory) {
   std::vector<Found> all;
   for (const zip::Entry& entry : directory.entries()) {
-    if (entry.name.ends_with(".json") || zip::is_encrypted(entry)) continue;
+    if (detail::has_extension(entry.name, ".json") || zip::is_encrypted(entry)) continue;
     if (entry.method != zip::stored && entry.method != zip::deflated) continue;
-    if (!entry.name.ends_with(".bin") && !format_of_path(entry.name)) continue;
+    if (!detail::has_extension(entry.name, ".bin") && !format_of_path(entry.name)) continue;
     STELE_TRY_ASSIGN(SourcePtr source, directory.open(entry));
     const auto format = format_in(*source, false);
     if (format) all.push_back({std::string(entry.name), std::move(source), *format});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/extension.hpp"
 #include "base/parallel.hpp"
 #include "encodings/gzip/gzip.hpp"
 #include "io/cursor.hpp"
@@ -126,11 +127,11 @@ Names names_of(const BurnOptions& options) {
 /// Sets the encoding from the path if the options do not.
 BurnOptions resolved(BurnOptions options, std::string_view path) {
   if (options.encoding != BurnEncoding::by_name) return options;
-  options.gzip = path.ends_with(".gz");
+  options.gzip = detail::has_extension(path, ".gz");
   if (options.gzip) path.remove_suffix(3);
-  options.encoding = path.ends_with(".bin")    ? BurnEncoding::bin
-                     : path.ends_with(".json") ? BurnEncoding::json
-                                               : BurnEncoding::mpk;
+  options.encoding = detail::has_extension(path, ".bin")    ? BurnEncoding::bin
+                     : detail::has_extension(path, ".json") ? BurnEncoding::json
+                                                            : BurnEncoding::mpk;
   return options;
 }
 

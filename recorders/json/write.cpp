@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/extension.hpp"
 #include "base/parallel.hpp"
 #include "encodings/json/numbers.hpp"
 #include "encodings/json/skeleton.hpp"
@@ -393,9 +394,9 @@ json::Coding coding_of(const JsonOptions& options, std::string_view name) {
     case JsonEncoding::by_name:
       break;
   }
-  return name.ends_with(".json") ? json::Coding::plain
-         : name.ends_with(".gz") ? json::Coding::gzip
-                                 : json::Coding::zstd;
+  return detail::has_extension(name, ".json") ? json::Coding::plain
+         : detail::has_extension(name, ".gz") ? json::Coding::gzip
+                                              : json::Coding::zstd;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "files.hpp"
 
+#include "base/extension.hpp"
+
 namespace stele::inline v0::detail::nnef {
 namespace {
 
@@ -28,9 +30,9 @@ Result<std::string> read_text(const Bundle& bundle, std::string_view name) {
 
 NnefContainer container_at(NnefContainer container, std::string_view path) noexcept {
   if (container != NnefContainer::by_name) return container;
-  return path.ends_with(".tgz")   ? NnefContainer::tgz
-         : path.ends_with(ending) ? NnefContainer::tensor
-                                  : NnefContainer::folder;
+  return has_extension(path, ".tgz")   ? NnefContainer::tgz
+         : has_extension(path, ending) ? NnefContainer::tensor
+                                       : NnefContainer::folder;
 }
 
 }  // namespace stele::inline v0::detail::nnef

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/extension.hpp"
 #include "base/limits.hpp"
 #include "encodings/gzip/gzip.hpp"
 #include "encodings/tar/tar.hpp"
@@ -142,7 +143,7 @@ class NnefReader {
 Result<Snapshot> open_tensor(SourcePtr source, const OpenContext& context) {
   STELE_TRY_ASSIGN(auto tensor, nnef::read_header(*source));
   std::string_view stem = file_name(source->name());
-  if (stem.ends_with(nnef::ending)) stem.remove_suffix(nnef::ending.size());
+  if (detail::has_extension(stem, nnef::ending)) stem.remove_suffix(nnef::ending.size());
   std::string path;
   append_segment(path, stem);
   if (const auto layout = context.layout(); layout && layout->tensors.size() == 1) path = layout->tensors[0].path;

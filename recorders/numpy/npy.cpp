@@ -2,6 +2,7 @@
 #include <array>
 
 #include "arrays.hpp"
+#include "base/extension.hpp"
 #include "base/parallel.hpp"
 #include "io/os/os.hpp"
 #include "snapshot/leaf_gather.hpp"
@@ -31,7 +32,7 @@ Result<Snapshot> NpyFormat::open(SourcePtr source, const OpenContext& context) c
     STELE_TRY_ASSIGN(numpy::Array array, numpy::parse(header, source->size()));
     STELE_TRY(numpy::set_dtype(array, DType::none, options_));
     std::string_view stem = file_name(source->name());
-    if (stem.ends_with(extension())) stem.remove_suffix(extension().size());
+    if (detail::has_extension(stem, extension())) stem.remove_suffix(extension().size());
     std::string path;
     append_segment(path, stem);
     if (const auto layout = context.layout(); layout && layout->tensors.size() == 1) path = layout->tensors[0].path;

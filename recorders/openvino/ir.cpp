@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/extension.hpp"
 #include "base/in_file.hpp"
 #include "encodings/xml/xml.hpp"
 #include "stele/bundle.hpp"
@@ -352,7 +353,7 @@ Result<Ir> read_ir(const SourcePtr& source, IndexBudget& memory) {
   const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head));
   STELE_TRY(source->read_at(0, {head, size}));
   Ir ir;
-  if (file_name(source->name()).ends_with(".bin") && !is_ir({reinterpret_cast<const char*>(head), size})) {
+  if (has_extension(source->name(), ".bin") && !is_ir({reinterpret_cast<const char*>(head), size})) {
     ir.bin = source;
     STELE_TRY_ASSIGN(ir.xml, beside(*source, ".xml", "the model's graph is in another file"));
   } else {

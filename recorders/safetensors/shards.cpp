@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "base/extension.hpp"
 #include "base/parallel.hpp"
 #include "encodings/safetensors/file.hpp"
 #include "file.hpp"
@@ -206,7 +207,7 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
   }
   const std::string index_name(file_name(sink.name()));
   std::string stem = index_name;
-  if (stem.ends_with(extension())) stem.resize(stem.size() - extension().size());
+  if (detail::has_extension(stem, extension())) stem.resize(stem.size() - extension().size());
   STELE_TRY_ASSIGN(const ShardSet set, plan_set(snapshot, stem, shard_bytes_));
   if (!options.file.allow_nonatomic) {
     std::vector<std::string> all = set.files;

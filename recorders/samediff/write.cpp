@@ -1,6 +1,7 @@
 // Saves SameDiff files.
 #include <algorithm>
 
+#include "base/extension.hpp"
 #include "base/parallel.hpp"
 #include "container.hpp"
 #include "dl4j/checkpoint.hpp"
@@ -58,7 +59,7 @@ class FilesWriter {
     }
     const std::string own(file_name(sink.name()));
     std::string base = own;
-    if (base.ends_with(".sdnb")) base.resize(base.size() - 5);
+    if (has_extension(base, ".sdnb")) base.resize(base.size() - 5);
     for (std::size_t i = 0; i < count_ && !options_.file.allow_nonatomic; ++i) {
       STELE_TRY_ASSIGN(const bool exists, bundle->contains(shard_name(base, i, count_)));
       if (!exists) continue;
@@ -111,9 +112,9 @@ Status SameDiffFormat::write_checkpoint(const Checkpoint& checkpoint, Sink& sink
   STELE_TRY(check_names(checkpoint.parameters, samediff::own_metadata));
   SameDiffContainer container = options_.container;
   if (container == SameDiffContainer::by_name) {
-    container = sink.name().ends_with(".sdnb")  ? SameDiffContainer::sdnb
-                : sink.name().ends_with(".sdz") ? SameDiffContainer::sdz
-                                                : SameDiffContainer::fb;
+    container = has_extension(sink.name(), ".sdnb")  ? SameDiffContainer::sdnb
+                : has_extension(sink.name(), ".sdz") ? SameDiffContainer::sdz
+                                                     : SameDiffContainer::fb;
   }
   samediff::ModelPlan plan(checkpoint, container);
   STELE_TRY(plan.run());

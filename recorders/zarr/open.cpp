@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/extension.hpp"
 #include "base/limits.hpp"
 #include "encodings/zarr/array.hpp"
 #include "encodings/zarr/metadata.hpp"
@@ -76,7 +77,7 @@ class Reader {
   std::string root_path() const {
     if (const auto layout = context_.layout(); layout && layout->tensors.size() == 1) return layout->tensors[0].path;
     std::string_view stem = file_name(store_->name());
-    if (stem.ends_with(".zarr")) stem.remove_suffix(5);
+    if (has_extension(stem, ".zarr")) stem.remove_suffix(5);
     std::string path;
     append_segment(path, stem);
     return path;

@@ -976,6 +976,20 @@ class Diff(InFolder):
 
 
 class Parts(InFolder):
+    def test_extensions_in_upper_case(self):
+        for lower, upper in (("a.safetensors", "b.SAFETENSORS"), ("a.json", "b.JSON"), ("a.json.gz", "b.Json.GZ"), ("a.sdz", "b.SDZ")):
+            succeed("convert", DIGITS_PT, self.path(lower))
+            succeed("convert", DIGITS_PT, self.path(upper))
+            self.assertEqual(self.path(lower).read_bytes(), self.path(upper).read_bytes(), upper)
+        for lower, upper in (("a.npy", "b.NPY"), ("a.bin", "b.BIN")):
+            succeed("extract", DIGITS_PT, "head.weight", "-o", self.path(lower))
+            succeed("extract", DIGITS_PT, "head.weight", "-o", self.path(upper))
+            self.assertEqual(self.path(lower).read_bytes(), self.path(upper).read_bytes(), upper)
+        succeed("convert", DIGITS_PT, self.path("s.SAFETENSORS"), "--shard", "10k")
+        self.assertEqual(run("diff", DIGITS_PT, self.path("s.SAFETENSORS.index.json"))[0], 0)
+        files = [f["file"] for f in document("split", DIGITS_ST, self.path("p.SAFETENSORS"))["files"]]
+        self.assertEqual({file[-12:] for file in files}, {".SAFETENSORS"})
+
     def test_split_and_merge(self):
         for options in ((), ("--size", "8k"), ("--levels", "2")):
             out = self.path("p.safetensors")

@@ -10,7 +10,9 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,7 @@ namespace {
 struct Two {
   std::array<float, 2> bias{1, 2};
   std::array<float, 3> weight{3, 4, 5};
+  bool operator==(const Two&) const = default;
 };
 
 }  // namespace
@@ -41,6 +44,38 @@ TEST_CASE("front door: every format by its ending, and by content under another 
     if (format->name() == "safetensors-sharded" || format->name() == "sdnb") continue;  // files that name each other
     std::filesystem::rename(path, dir / "other.thing");
     CHECK(good(stele::load<Two>(dir / "other.thing")).bias[1] == 2);
+  }
+}
+
+TEST_CASE("front door: an ending in upper case means what it means in lower case") {
+  for (const stele::FormatFamily& family : stele::format_families()) {
+    for (const auto& member : family.members) {
+      for (const std::string_view ending : member.extensions) {
+        if (ending.empty()) continue;
+        const std::string lower = "model" + std::string(ending);
+        std::string upper = lower;
+        for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+        upper.replace(0, 5, "model");
+        CAPTURE(upper);
+        CHECK(good(stele::format_of_path(upper)) == good(stele::format_of_path(lower)));
+        if (!member.format->writes()) continue;
+        const TempDir one, two;
+        const auto save = [&](const auto& module) {
+          good(stele::save(module, one / lower, quick()));
+          good(stele::save(module, two / upper, quick()));
+          CHECK(good(stele::load<std::decay_t<decltype(module)>>(two / upper)) ==
+                good(stele::load<std::decay_t<decltype(module)>>(one / lower)));
+        };
+        if (member.format->name() == "nnef-tensor" || member.format->name() == "npy") {
+          save(std::map<std::string, std::vector<float>>{{"model", {1, 2, 3}}});  // the file's name is the tensor's
+        } else {
+          save(Two());
+        }
+        if (one.names() != std::vector<std::string>{lower} || std::filesystem::is_directory(one / lower)) continue;
+        CHECK(two.names() == std::vector<std::string>{upper});
+        CHECK((read_text(one / lower) == read_text(two / upper)));
+      }
+    }
   }
 }
 
@@ -132,7 +167,7 @@ TEST_CASE("front door: extensions that no format has") {
   CHECK(error("/none/m.somethingelse").hint() == "see stele::formats()");
   CHECK(error("/none.stele/m").hint() == "see stele::formats()");
   for (const std::pair<const char*, const char*>& other :
-       {std::pair("m.pb", "a TensorFlow file"), {"m.pickle", "a Python pickle"}}) {
+       {std::pair("m.pb", "a TensorFlow file"), {"m.pickle", "a Python pickle"}, {"M.PB", "a TensorFlow file"}}) {
     CAPTURE(other.first);
     CHECK(error(other.first).found().starts_with(other.second));
   }

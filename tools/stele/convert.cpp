@@ -16,6 +16,7 @@
 #include <stele/transforms/keras.hpp>
 #include <stele/transforms/pytorch.hpp>
 
+#include "base/extension.hpp"
 #include "commands.hpp"
 #include "statistics.hpp"
 
@@ -51,8 +52,8 @@ Result<Destination> destination(const Convert& options, const Format* like) {
     STELE_TRY_ASSIGN(const std::uint64_t bytes, parse_size(options.shard));
     constexpr std::string_view index = ".safetensors.index.json";
     std::string path = options.out;
-    if (path.ends_with(".safetensors")) path += index.substr(sizeof ".safetensors" - 1);
-    if (!path.ends_with(index)) {
+    if (detail::has_extension(path, ".safetensors")) path += index.substr(sizeof ".safetensors" - 1);
+    if (!detail::has_extension(path, index)) {
       return Error(Errc::invalid_argument, "shards are safetensors files")
           .file(path)
           .expected("a name that ends in " + std::string(index));

@@ -7,6 +7,7 @@
 #include <stele/sink.hpp>
 #include <stele/transform.hpp>
 
+#include "base/extension.hpp"
 #include "commands.hpp"
 
 namespace stele::command {
@@ -65,8 +66,8 @@ Result<int> extract(const Extract& options, Terminal& terminal) {
     return with_similar(Error(Errc::not_found, "no tensor has this name").path(options.name).file(options.file),
                         model.snapshot);
   }
-  const bool numpy = options.out.ends_with(".npy");
-  const bool raw = options.out.ends_with(".bin") || options.out.ends_with(".raw");
+  const bool numpy = detail::has_extension(options.out, ".npy");
+  const bool raw = detail::has_extension(options.out, ".bin") || detail::has_extension(options.out, ".raw");
   Report report;
   SaveOptions save;
   save.convert.allow_overflow = options.allow_overflow;

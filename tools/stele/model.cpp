@@ -23,6 +23,7 @@
 #endif
 #include <stele/transform.hpp>
 
+#include "base/extension.hpp"
 #include "base/similar.hpp"
 #include "io/urls.hpp"
 #include "passes/composites/composite.hpp"
@@ -97,7 +98,8 @@ Result<Layout> layout_of_file(const std::string& path) {
     STELE_TRY_ASSIGN(const Snapshot snapshot, open(**format, source));
     return layout_of(snapshot);
   }
-  if (path.ends_with(".txt") || path.ends_with(".tsv") || path.ends_with(".names")) {
+  constexpr std::string_view names[] = {".txt", ".tsv", ".names"};
+  if (std::any_of(std::begin(names), std::end(names), [&](auto e) { return detail::has_extension(path, e); })) {
     if (source->size() > max_names_bytes) return Error(Errc::limit, "the file of names is too long").file(path);
     std::string text(static_cast<std::size_t>(source->size()), '\0');
     STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));

@@ -7,6 +7,7 @@
 #include <stele/bundle.hpp>
 #include <stele/sink.hpp>
 
+#include "base/extension.hpp"
 #include "commands.hpp"
 #include "compare.hpp"
 #include "histogram.hpp"
@@ -442,7 +443,7 @@ void write_tensors(Page& page, const Model& a, const Content& content, bool two)
 
 Result<int> report(const ReportPage& given, Terminal& terminal) {
   ReportPage options = given;
-  if (options.out.empty() && options.b.ends_with(".html")) options.out = std::exchange(options.b, {});
+  if (options.out.empty() && detail::has_extension(options.b, ".html")) options.out = std::exchange(options.b, {});
   if (options.out.empty()) options.out = "report.html";
   STELE_TRY_ASSIGN(const Model a, open_model(options.a, options.opening, terminal.common().threads));
   std::optional<Model> b;

@@ -6,6 +6,7 @@
 #include <stele/recorders/any.hpp>
 #include <stele/transform.hpp>
 
+#include "base/extension.hpp"
 #include "commands.hpp"
 
 namespace stele::command {
@@ -79,10 +80,10 @@ Result<std::vector<Piece>> pieces_of(const Split& options, const Snapshot& snaps
 /// Returns "part.LABEL.EXT", or "part-1-of-2.EXT".
 Result<std::string> piece_path(const Split& options, const std::string& label) {
   STELE_TRY_ASSIGN(const Format* const format, format_of_path(options.out));
-  std::string_view extension = format->extension();
-  if (!options.out.ends_with(extension)) extension = std::string_view(options.out).substr(options.out.rfind('.'));
-  const std::string stem = options.out.substr(0, options.out.size() - extension.size());
-  return stem + (options.size.empty() ? "." : "-") + label + std::string(extension);
+  const std::string_view usual = format->extension();
+  const std::size_t end =
+      detail::has_extension(options.out, usual) ? options.out.size() - usual.size() : options.out.rfind('.');
+  return options.out.substr(0, end) + (options.size.empty() ? "." : "-") + label + options.out.substr(end);
 }
 
 }  // namespace

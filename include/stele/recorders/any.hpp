@@ -17,7 +17,8 @@ STELE_EXPORT std::span<const FormatFamily> format_families();
 STELE_EXPORT std::span<const Format* const> formats();
 /// Returns the format with that name ("stele", "safetensors"); nullptr if there is none.
 STELE_EXPORT const Format* find_format(std::string_view name);
-/// Returns the format for the path's extension. Errors: unsupported (lists the known extensions).
+/// Returns the format for the path's extension, in upper or lower case. Errors: unsupported (lists the known
+/// extensions).
 STELE_EXPORT Result<const Format*> format_of_path(std::string_view path);
 /// Detects the format from the content. Errors: bad_magic (with the first bytes); unsupported for content that is
 /// certainly not a model (a git-lfs pointer, a web page, an error message, an empty file); malformed if several formats
