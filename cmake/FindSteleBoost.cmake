@@ -7,12 +7,13 @@ set(STELE_BOOST_INCLUDE "" CACHE PATH "Folder that holds boost/, 1.81 or newer")
 
 # Not cached: an answer kept from before `make deps` would be wrong after it.
 unset(SteleBoost_INCLUDE_DIR)
+# NO_CMAKE_FIND_ROOT_PATH: headers alone, for any system; a toolchain file would replace the folder by one below its root.
 if(STELE_BOOST_INCLUDE)
-  find_path(SteleBoost_INCLUDE_DIR boost/version.hpp PATHS ${STELE_BOOST_INCLUDE} NO_DEFAULT_PATH NO_CACHE)
+  find_path(SteleBoost_INCLUDE_DIR boost/version.hpp PATHS ${STELE_BOOST_INCLUDE} NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH NO_CACHE)
 else()
   if(PROJECT_NAME STREQUAL "stele")
     find_path(SteleBoost_INCLUDE_DIR boost/version.hpp PATHS "${PROJECT_SOURCE_DIR}/build/deps/boost/usr/include"
-              NO_DEFAULT_PATH NO_CACHE)
+              NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH NO_CACHE)
   endif()
   find_path(SteleBoost_INCLUDE_DIR boost/version.hpp HINTS ${Boost_INCLUDE_DIR} ${Boost_ROOT} ${BOOST_ROOT}
             ENV Boost_ROOT ENV BOOST_ROOT PATH_SUFFIXES include NO_CACHE)

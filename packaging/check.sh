@@ -28,7 +28,7 @@ step "Python: vcpkg.json, formats, Spack, conda"
 "$work/venv/bin/python" packaging/check.py "$recipes"
 
 step "vcpkg: portfile.cmake"
-for features in "" "zip" "dl4j;json" "all;dl4j;json;stele-format;tools;zip"; do
+for features in "" "zip" "dl4j;json" "all;dl4j;json;stele-format;tools;zarr;zip"; do
   rm -rf "$work/vcpkg"
   quietly cmake -D "FEATURES=$features" -D "SOURCE=$root" -D "OUT=$work/vcpkg" -P packaging/vcpkg/check.cmake
 done
@@ -68,6 +68,10 @@ if [ -d build/deps/boost ]; then export Boost_ROOT=$root/build/deps/boost/usr; f
 sed -nE 's|.*self\.requires\("([a-z0-9]+)/\[?[~>=]*([0-9.]+).*|\1 \2|p' packaging/conan/all/conanfile.py | while read -r name number; do
   ! grep -q "^    \"$name\":" packaging/conan/system/conanfile.py ||
     quietly "$conan" export packaging/conan/system --name "$name" --version "$number"
+done
+for command in False True; do  # the requirements of all formats, which are not built
+  quietly "$conan" graph info "$recipes/conan/all" --version "$version" -pr packaging/conan/system.profile --no-remote \
+    -o "&:formats=all" -o "&:command=$command"
 done
 for shared in False True; do
   quietly nice -n 10 "$conan" create "$recipes/conan/all" --version "$version" -pr packaging/conan/system.profile --no-remote \

@@ -29,6 +29,7 @@ class Stele(CMakePackage):
                 "caffe",
                 "coreml",
                 "darknet",
+                "executorch",
                 "flax",
                 "gguf",
                 "json",
@@ -39,6 +40,7 @@ class Stele(CMakePackage):
                 "numpy",
                 "onnx",
                 "openvino",
+                "orbax",
                 "paddle",
                 "pickle",
                 "pytorch",
@@ -46,13 +48,15 @@ class Stele(CMakePackage):
                 "samediff",
                 "stele",
                 "tensorflow",
+                "tflite",
                 "whisper",
+                "zarr",
             ),
         )
         .prohibit_empty_set()
         .with_default("all")
         .with_non_feature_values("all"),
-        description="Formats to build; only all has stele::transforms and stele::ir",
+        description="Formats to build; only all has stele::transforms, stele::ir and stele::remote",
     )
 
     depends_on("cxx", type="build")
@@ -63,9 +67,11 @@ class Stele(CMakePackage):
     depends_on("highway@1.0.3:")
     depends_on("xxhash@0.8:")
 
-    for formats in ("all", "json", "stele"):
+    for formats in ("all", "json", "orbax", "stele", "zarr"):
         depends_on("zstd@1.5:", when=f"formats={formats}")
-    for formats in ("all", "archive", "burn", "json", "nnef", "numpy", "pytorch", "samediff"):
+    for formats in ("orbax", "zarr"):
+        depends_on("zlib-api", when=f"formats={formats}")
+    for formats in ("all", "archive", "burn", "json", "keras", "nnef", "numpy", "pytorch", "samediff"):
         depends_on("zlib-api", when=f"formats={formats}")
         depends_on("libdeflate", when=f"formats={formats}")
     for formats in ("all", "archive", "samediff"):
@@ -79,7 +85,6 @@ class Stele(CMakePackage):
 
     with when("+command"):
         depends_on("cli11@2.1:", type="build")
-        depends_on("openssl@3:")
 
     conflicts("platform=windows")
     conflicts("%gcc@:11", msg="stele needs C++20")

@@ -12,29 +12,33 @@ required_conan_version = ">=2.4"
 
 # The folders of recorders/, and the packages that each needs besides Boost, xxHash and Highway.
 FORMATS = {
-    "archive": ["zlib", "libdeflate", "flatbuffers"],
-    "burn": ["zlib", "libdeflate"],
+    "archive": ["flatbuffers", "libdeflate", "zlib"],
+    "burn": ["libdeflate", "zlib"],
     "caffe": [],
     "coreml": [],
     "darknet": [],
+    "executorch": [],
     "flax": [],
     "gguf": [],
-    "json": ["zlib", "libdeflate", "zstd"],
-    "keras": ["zlib", "libdeflate"],
+    "json": ["libdeflate", "zlib", "zstd"],
+    "keras": ["libdeflate", "zlib"],
     "mxnet": [],
     "ncnn": [],
-    "nnef": ["zlib", "libdeflate"],
-    "numpy": ["zlib", "libdeflate"],
+    "nnef": ["libdeflate", "zlib"],
+    "numpy": ["libdeflate", "zlib"],
     "onnx": [],
     "openvino": [],
+    "orbax": ["zlib", "zstd"],
     "paddle": [],
     "pickle": [],
-    "pytorch": ["zlib", "libdeflate"],
+    "pytorch": ["libdeflate", "zlib"],
     "safetensors": [],
-    "samediff": ["zlib", "libdeflate", "flatbuffers"],
+    "samediff": ["flatbuffers", "libdeflate", "zlib"],
     "stele": ["zstd"],
     "tensorflow": [],
+    "tflite": [],
     "whisper": [],
+    "zarr": ["zlib", "zstd"],
 }
 
 # Components of Conan's packages, by the names of the CMake packages in stele's steleConfig.cmake.
@@ -47,6 +51,8 @@ REQUIRED_COMPONENTS = {
     "libdeflate": "libdeflate::libdeflate",
     "re2": "re2::re2",
     "Protobuf": "protobuf::libprotobuf",
+    "CURL": "libcurl::curl",
+    "OpenSSL": "openssl::crypto",
 }
 
 
@@ -105,15 +111,17 @@ class SteleConan(ConanFile):
             self.requires("zstd/[~1.5]")
         if self._needs("zlib"):
             self.requires("zlib/[>=1.2.11 <2]")
+        if self._needs("libdeflate"):
             self.requires("libdeflate/1.22")
         if self._needs("flatbuffers"):  # the library compiles its headers and does not link it
             self.requires("flatbuffers/2.0.8", headers=True, libs=False, visible=False)
         if self._all:
             self.requires("re2/20230301")
             self.requires("protobuf/3.21.12")
+            self.requires("libcurl/[>=7.85 <9]")
+            self.requires("openssl/[>=1.1 <4]")
         if self.options.command:
             self.requires("cli11/2.4.2", visible=False)
-            self.requires("openssl/[>=1.1 <4]", visible=False)
 
     def build_requirements(self):
         self.tool_requires("cmake/[>=3.25 <4]")
@@ -193,11 +201,12 @@ class SteleConan(ConanFile):
             info.requires = component["needs"] + [
                 REQUIRED_COMPONENTS[package] for package in component["packages"] if package in REQUIRED_COMPONENTS]
             if self.settings.os == "Linux" and "Threads" in component["packages"]:
-                info.system_libs = ["pthread"]
+                info.system_libs = ["pthread", "dl"]
 
     def _required_packages(self):
         names = ["SteleBoost", "xxHash", "hwy"]
         names += ["zstd"] if self._needs("zstd") else []
-        names += ["ZLIB", "libdeflate"] if self._needs("zlib") else []
-        names += ["re2", "Protobuf"] if self._all else []
+        names += ["ZLIB"] if self._needs("zlib") else []
+        names += ["libdeflate"] if self._needs("libdeflate") else []
+        names += ["re2", "Protobuf", "CURL", "OpenSSL"] if self._all else []
         return names

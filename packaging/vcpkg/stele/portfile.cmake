@@ -7,9 +7,9 @@ vcpkg_from_github(
     HEAD_REF main
 )
 
-# A feature selects folders of recorders/. `all` leaves STELE_FORMATS empty, which builds all formats, stele::transforms
-# and stele::ir.
-set(formats safetensors gguf caffe coreml darknet flax mxnet ncnn onnx openvino paddle pickle tensorflow whisper)
+# A feature selects folders of recorders/. `all` leaves STELE_FORMATS empty, which builds all formats, stele::transforms,
+# stele::ir and stele::remote.
+set(formats safetensors gguf caffe coreml darknet executorch flax mxnet ncnn onnx openvino paddle pickle tensorflow tflite whisper)
 if("stele-format" IN_LIST FEATURES)
     list(APPEND formats stele)
 endif()
@@ -17,7 +17,10 @@ if("json" IN_LIST FEATURES)
     list(APPEND formats json)
 endif()
 if("zip" IN_LIST FEATURES)
-    list(APPEND formats burn nnef numpy pytorch)
+    list(APPEND formats burn keras nnef numpy pytorch)
+endif()
+if("zarr" IN_LIST FEATURES)
+    list(APPEND formats orbax zarr)
 endif()
 if("dl4j" IN_LIST FEATURES)
     list(APPEND formats archive samediff)
