@@ -37,7 +37,8 @@
 #                             QEMU): s390x, which is big-endian, arm64, and armhf and i386, which have 32 bits
 #   make macos                library, command, examples and tests for macOS on Arm and Intel, by zig: compiled and linked only
 #   make zig TARGET=x86_64-linux-musl  builds and runs them with another C library: TARGETs are in tools/zig.sh
-#   make windows              tests and the command for Windows, by MinGW, under Wine (installs both; builds the libraries)
+#   make windows              tests and the command for Windows, by MinGW, under Wine (installs both; builds the libraries);
+#                             windows-smoke: compiles only what depends on the system (installs MinGW)
 #   make python               build the Python module and run its tests (Python packages in build/python/venv; TORCH=1: also
 #                             with PyTorch, 6 GB); python-asan: the same with sanitizers; bench-python: its speed beside safetensors and PyTorch
 #   make wheel                the module as a wheel and as sources, in build/wheel; wheel-2.28: a wheel for glibc 2.28 and
@@ -89,7 +90,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf
 .PHONY: format format-check tidy clean remote bench-remote
 
 deps:
@@ -264,6 +265,9 @@ macos: deps
 	JOBS=$(JOBS) tools/zig.sh aarch64-macos
 	JOBS=$(JOBS) tools/zig.sh x86_64-macos
 
+windows-smoke: deps
+	@tools/deps.sh windows-smoke
+	tests/windows/smoke.sh $(JOBS)
 windows: deps
 	@tools/deps.sh windows
 	@tools/deps.sh cross

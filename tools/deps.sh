@@ -17,7 +17,7 @@
 #   tools/deps.sh abi         additional packages of `tools/abi.sh`
 #   tools/deps.sh packages    additional packages of `make packages`
 #   tools/deps.sh cross       additional packages of `tools/cross_deps.sh`
-#   tools/deps.sh windows     additional packages of `make windows`
+#   tools/deps.sh windows     additional packages of `make windows`; windows-smoke: of `make windows-smoke`
 #
 # Boost must be 1.81 or newer. If another Boost -dev package conflicts with libboost1.81-dev, the headers of 1.81 are
 # unpacked below build/deps/boost, where CMake looks first. STELE_PRIVATE_BOOST=1 always unpacks them.
