@@ -98,6 +98,10 @@ def tree(_):
     expect(folders == FORMATS, f"recorders/: {folders} are the folders, {FORMATS} the components")
     named = set().union(*COMPONENTS.values()) - set(COMPONENTS) - {"private"}
     expect(named <= set(NAMES) | {"boost"}, f"packaging/check.py: NAMES lacks {', '.join(sorted(named - set(NAMES) - {'boost'}))}")
+    version = re.search(r"^project\(stele VERSION (\d+\.\d+)", read(TREE, "CMakeLists.txt"), re.MULTILINE).group(1)
+    for page in [os.path.join(TREE, "README.md"), *glob.glob(os.path.join(TREE, "docs", "**", "*.md"), recursive=True)]:
+        for named in re.findall(r"find_package\(stele (\d+\.\d+)", read(page)):
+            expect(named == version, f"{page}: find_package(stele {named}) for version {version}")
     for preset in json.loads(read(TREE, "CMakePresets.json"))["configurePresets"]:
         formats = preset.get("cacheVariables", {}).get("STELE_FORMATS")
         if formats:
