@@ -910,6 +910,15 @@ class Diff(InFolder):
         self.assertEqual(run("diff", a, b, "--only", "n")[0], 0)
         self.assertEqual(run("diff", a, b, "--only", "z")[0], 2)
 
+    def test_differences_that_are_no_numbers(self):
+        a, b = self.pair({"nan": ("F32", [2], floats(1, 2)), "inf": ("F32", [2], floats(1, 2)), "from": ("F32", [1], floats(math.nan))},
+                         {"nan": ("F32", [2], floats(math.nan, 1)), "inf": ("F32", [2], floats(1, -math.inf)), "from": ("F32", [1], floats(0))})
+        rows = {words[1]: words[4:7] for words in map(str.split, run("diff", a, b)[1].decode().splitlines())
+                if words[0] == "values"}
+        self.assertEqual(rows, {"nan": ["nan"] * 3, "inf": ["inf"] * 3, "from": ["nan"] * 3})
+        for row in document("diff", a, b, status=1)["differences"]:  # JSON has neither
+            self.assertEqual([row[key] for key in ("max_abs", "max_rel", "rms")], [None] * 3)
+
     def test_infinity_is_no_tolerance(self):
         a, b = self.pair({"x": ("F32", [2], floats(math.inf, 1))}, {"x": ("F32", [2], floats(1, 1))})
         self.assertEqual(run("diff", a, b, "--atol", "1e300", "--rtol", "1e300")[0], 1)
