@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,13 +30,13 @@ struct Product {
   LeafView a, b;
   std::uint64_t rank = 0;
   bool transposed = false;  // the rows of the weight belong to A
-  float scale = 0;
+  double scale = 0;
 };
 
 /// A vector to add: scale * v, to a bias of as many elements.
 struct Addend {
   LeafView vector;
-  float scale = 0;
+  double scale = 0;
 };
 
 /// Rows that replace those of a weight.
@@ -43,6 +44,9 @@ struct Rows {
   LeafView content;
   std::vector<std::uint64_t> numbers;
 };
+
+template <class Number>
+constexpr DType dtype_of = std::is_same_v<Number, double> ? DType::f64 : DType::f32;
 
 /// The changes of a tensor. Owned by the keepers of the result, as the data of the leaves is.
 struct Change {
@@ -54,7 +58,8 @@ struct Change {
   std::vector<Rows> rows{};
 };
 
-Result<std::vector<float>> numbers_of(const LeafView& leaf) {
+template <class Number>
+Result<std::vector<Number>> numbers_of(const LeafView& leaf) {
   struct Append final : PieceSink {
     std::byte* to = nullptr;
     Status piece(std::span<const std::byte> bytes) override {
@@ -63,31 +68,32 @@ Result<std::vector<float>> numbers_of(const LeafView& leaf) {
       return {};
     }
   } append;
-  std::vector<float> numbers(static_cast<std::size_t>(leaf.size()));
+  std::vector<Number> numbers(static_cast<std::size_t>(leaf.size()));
   append.to = reinterpret_cast<std::byte*>(numbers.data());
   ReadContext context;
-  const auto streamed = stream_as(leaf, DType::f32, {}, append, context);
+  const auto streamed = stream_as(leaf, dtype_of<Number>, {}, append, context);
   STELE_TRY(streamed ? Status() : with_path(streamed.error(), leaf));
   return numbers;
 }
 
-/// Applies changes to pieces of a tensor.
+/// Applies changes to pieces of a tensor. Number: float, or double for tensors of f64.
+template <class Number>
 class Changer {
  public:
   explicit Changer(const Change& change) : c_(change) {}
 
   Status load() {
     for (const Product& product : c_.products) {
-      STELE_TRY_ASSIGN(auto a, numbers_of(product.a));
-      STELE_TRY_ASSIGN(auto b, numbers_of(product.b));
+      STELE_TRY_ASSIGN(auto a, numbers_of<Number>(product.a));
+      STELE_TRY_ASSIGN(auto b, numbers_of<Number>(product.b));
       matrices_.push_back({product, std::move(a), std::move(b)});
     }
     for (const Addend& addend : c_.addends) {
-      STELE_TRY_ASSIGN(auto vector, numbers_of(addend.vector));
-      vectors_.push_back({addend.scale, std::move(vector)});
+      STELE_TRY_ASSIGN(auto vector, numbers_of<Number>(addend.vector));
+      vectors_.push_back({static_cast<Number>(addend.scale), std::move(vector)});
     }
     for (const Rows& rows : c_.rows) {
-      STELE_TRY_ASSIGN(const auto numbers, numbers_of(rows.content));
+      STELE_TRY_ASSIGN(const auto numbers, numbers_of<Number>(rows.content));
       for (std::size_t i = 0; i < rows.numbers.size(); ++i) STELE_TRY(set_row(rows.numbers[i], numbers, i));
     }
     return {};
@@ -112,55 +118,55 @@ class Changer {
   static constexpr std::size_t at_once = 1024;
   struct Matrices {
     const Product& product;
-    std::vector<float> a, b;
+    std::vector<Number> a, b;
   };
   struct Vector {
-    float scale;
-    std::vector<float> numbers;
+    Number scale;
+    std::vector<Number> numbers;
   };
 
-  Status set_row(std::uint64_t number, const std::vector<float>& numbers, std::size_t i) {
+  Status set_row(std::uint64_t number, const std::vector<Number>& numbers, std::size_t i) {
     std::vector<std::byte>& row = rows_[number];
     const auto columns = static_cast<std::size_t>(c_.columns);
     row.resize(columns * element_size(c_.dtype));
     const auto* const from = reinterpret_cast<const std::byte*>(numbers.data() + i * columns);
-    const ConvertOutcome outcome = convert(DType::f32, from, c_.dtype, row.data(), columns);
+    const ConvertOutcome outcome = convert(dtype_of<Number>, from, c_.dtype, row.data(), columns);
     if (outcome.status == ConvertStatus::ok) return {};
-    return with_path(convert_error(outcome, DType::f32, c_.dtype, i * columns), c_.rows.front().content);
+    return with_path(convert_error(outcome, dtype_of<Number>, c_.dtype, i * columns), c_.rows.front().content);
   }
 
   /// Adds to elements of one row.
   Status add(std::uint64_t first, std::span<std::byte> bytes) {
     const std::size_t n = bytes.size() / element_size(c_.dtype);
-    float numbers[at_once];
-    auto* const floats = reinterpret_cast<std::byte*>(numbers);
-    convert(c_.dtype, bytes.data(), DType::f32, floats, n, {.allow_overflow = true});
+    Number numbers[at_once];
+    auto* const raw = reinterpret_cast<std::byte*>(numbers);
+    convert(c_.dtype, bytes.data(), dtype_of<Number>, raw, n, {.allow_overflow = true});
     for (const Matrices& matrices : matrices_) {
       sum(matrices, first / c_.columns, first % c_.columns, n);
-      for (std::size_t i = 0; i < n; ++i) numbers[i] += sums_[i] * matrices.product.scale;
+      for (std::size_t i = 0; i < n; ++i) numbers[i] += sums_[i] * static_cast<Number>(matrices.product.scale);
     }
     for (const Vector& vector : vectors_) {
       for (std::size_t i = 0; i < n; ++i) {
         numbers[i] += vector.numbers[static_cast<std::size_t>(first) + i] * vector.scale;
       }
     }
-    const ConvertOutcome outcome = convert(DType::f32, floats, c_.dtype, bytes.data(), n);
+    const ConvertOutcome outcome = convert(dtype_of<Number>, raw, c_.dtype, bytes.data(), n);
     if (outcome.status == ConvertStatus::ok) return {};
-    return with_path(convert_error(outcome, DType::f32, c_.dtype, first), c_.from);
+    return with_path(convert_error(outcome, dtype_of<Number>, c_.dtype, first), c_.from);
   }
 
   /// Sets sums_ to elements of B A, or of its transpose, the products of a rank after the other.
   void sum(const Matrices& m, std::uint64_t row, std::uint64_t column, std::size_t n) {
-    std::fill_n(sums_, n, 0.0F);
+    std::fill_n(sums_, n, Number(0));
     const auto rank = static_cast<std::size_t>(m.product.rank), r = static_cast<std::size_t>(row),
                k = static_cast<std::size_t>(column), width = m.a.size() / rank;
     for (std::size_t i = 0; i < rank; ++i) {
       if (m.product.transposed) {
-        const float a = m.a[i * width + r];
+        const Number a = m.a[i * width + r];
         for (std::size_t j = 0; j < n; ++j) sums_[j] += m.b[(k + j) * rank + i] * a;
       } else {
-        const float b = m.b[r * rank + i];
-        const float* const a = m.a.data() + i * width + k;
+        const Number b = m.b[r * rank + i];
+        const Number* const a = m.a.data() + i * width + k;
         for (std::size_t j = 0; j < n; ++j) sums_[j] += b * a[j];
       }
     }
@@ -180,9 +186,10 @@ class Changer {
   std::vector<Matrices> matrices_;
   std::vector<Vector> vectors_;
   std::map<std::uint64_t, std::vector<std::byte>> rows_;  // in the dtype of the result
-  float sums_[at_once];
+  Number sums_[at_once];
 };
 
+template <class Number>
 class ChangingSink final : public PieceSink {
  public:
   ChangingSink(const Change& change, PieceSink& next, ReadContext& context)
@@ -203,19 +210,24 @@ class ChangingSink final : public PieceSink {
   }
 
  private:
-  Changer changer_;
+  Changer<Number> changer_;
   std::size_t size_;
   PieceSink& next_;
   ReadContext::Piece staging_;
   std::uint64_t done_ = 0;
 };
 
-Status changed_stream(const void* at, std::uint64_t, std::uint64_t, PieceSink& sink, ReadContext& context) {
-  const auto& change = *static_cast<const Change*>(at);
-  ChangingSink changing(change, sink, context);
+template <class Number>
+Status stream(const Change& change, PieceSink& sink, ReadContext& context) {
+  ChangingSink<Number> changing(change, sink, context);
   STELE_TRY(changing.load());
   const auto streamed = stream_as(change.from, change.dtype, {}, changing, context);
   return streamed ? Status() : with_path(streamed.error(), change.from);
+}
+
+Status changed_stream(const void* at, std::uint64_t, std::uint64_t, PieceSink& sink, ReadContext& context) {
+  const auto& change = *static_cast<const Change*>(at);
+  return change.dtype == DType::f64 ? stream<double>(change, sink, context) : stream<float>(change, sink, context);
 }
 
 /// Reads elements of a leaf in another dtype.
@@ -235,15 +247,20 @@ Status read_as(const LeafView& leaf, DType dtype, std::uint64_t first, std::span
   return {};
 }
 
+template <class Number>
+Status apply(const Change& change, std::uint64_t first, std::span<std::byte> bytes) {
+  Changer<Number> changer(change);
+  STELE_TRY(changer.load());
+  return changer.apply(first, bytes);
+}
+
 Status changed_read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out,
                     ReadContext& context) {
   const auto& change = *static_cast<const Change*>(at);
   const std::uint64_t first = offset / element_size(change.dtype);
   STELE_TRY(change.from.dtype() == change.dtype ? change.from.read(offset, out, context)
                                                 : read_as(change.from, change.dtype, first, out, context));
-  Changer changer(change);
-  STELE_TRY(changer.load());
-  return changer.apply(first, out);
+  return change.dtype == DType::f64 ? apply<double>(change, first, out) : apply<float>(change, first, out);
 }
 
 void changed_needs(const void* at, std::uint64_t, detail::Needs& needs) {
@@ -356,6 +373,7 @@ class Merge {
   }
 
   Status replace_module(const std::string& name, const LeafView& leaf) {
+    STELE_TRY(check_not_in_tied_module(name));
     if (config_.keeps_ties()) return replace_copy(name, leaf);
     STELE_TRY(untie(name));
     const auto at = find(name);
@@ -364,6 +382,21 @@ class Merge {
       return {};
     }
     return replace(*at, name, leaf);
+  }
+
+  /// Refuses tensors of a module that is tied as a whole: the names below it do not show which ties would end.
+  Status check_not_in_tied_module(const std::string& name) const {
+    const auto inside = [&](const std::string& module) {
+      return name.size() > module.size() && name.starts_with(module) && name[module.size()] == '.';
+    };
+    for (const Item& item : items_.list) {
+      if (!item.target || (!inside(item.path) && !inside(*item.target))) continue;
+      return Error(Errc::unsupported, "the adapter replaces a part of a module that is tied to another one")
+          .path(name)
+          .found(item.path + " tied to " + *item.target)
+          .hint("convert the model to safetensors first");
+    }
+    return {};
   }
 
   /// Gives a tensor contents of its own.
@@ -476,7 +509,7 @@ class Merge {
       STELE_TRY_ASSIGN(product.transposed, is_conv1d(module));
     }
     product.rank = sa[0];
-    STELE_TRY_ASSIGN(product.scale, config_.scale(module, product.rank));
+    product.scale = config_.scale(module, product.rank);
     if (options_.subtract) product.scale = -product.scale;
     change(at).products.push_back(product);
     return {};
@@ -515,7 +548,7 @@ class Merge {
           .expected(to_string(own.shape()))
           .found(to_string(leaf.shape()));
     }
-    STELE_TRY_ASSIGN(const float scale, config_.scale(module, pair->second.b->shape().back()));
+    const double scale = config_.scale(module, pair->second.b->shape().back());
     change(at).addends.push_back({leaf, options_.subtract ? -scale : scale});
     return {};
   }

@@ -203,12 +203,12 @@ Status LoraConfig::read_alphas(const Value& patterns) {
   return {};
 }
 
-Result<float> LoraConfig::scale(const std::string& module, std::uint64_t rank) const {
+double LoraConfig::scale(const std::string& module, std::uint64_t rank) const {
   const auto own = std::find_if(alphas_.begin(), alphas_.end(),
                                 [&](const auto& pattern) { return RE2::FullMatch(module, *pattern.first); });
   const double alpha = own != alphas_.end() ? own->second : alpha_;
   const auto r = static_cast<double>(rank);
-  return static_cast<float>(alpha / (root_ ? std::sqrt(r) : r));
+  return alpha / (root_ ? std::sqrt(r) : r);
 }
 
 bool names_module(std::string_view entry, std::string_view tensor) {

@@ -48,7 +48,7 @@ class LoraConfig {
   ~LoraConfig();
 
   /// Returns the scale of the product for a module of this rank.
-  Result<float> scale(const std::string& module, std::uint64_t rank) const;
+  double scale(const std::string& module, std::uint64_t rank) const;
   /// The orientation of the layer that PEFT visited last: true if its weight is [in, out].
   bool fan_in_fan_out() const noexcept { return fan_in_fan_out_; }
   /// Returns true for a tensor of a module of modules_to_save.

@@ -162,6 +162,38 @@ TEST_CASE("lora: what does not fit is an error") {
         Errc::shape_mismatch);
 }
 
+TEST_CASE("lora: f64 is computed in f64") {
+  const Model before = model();
+  const Snapshot base = with_precision(good(snapshot_of(before)), DType::f64);
+  const Snapshot adapter = Adapter()
+                               .add("model.q.lora_A.weight", {1, 3}, {0x1p-40F, 0, 0})
+                               .add("model.q.lora_B.weight", {2, 1}, {1, 0})
+                               .finish();
+  const Snapshot merged = good(merge_lora(base, adapter, config(R"({"lora_alpha":1})")));
+  double first = 0;
+  good(merged.find("model.q.weight")->read(0, std::as_writable_bytes(std::span(&first, 1))));
+  CHECK(first == 1 + 0x1p-40);
+  std::vector<double> all(6);
+  const TempDir dir;
+  good(save(merged, dir / "m.stele"));
+  good(good(open(dir / "m.stele")).find("model.q.weight")->read(0, std::as_writable_bytes(std::span(all))));
+  CHECK(all == std::vector<double>{1 + 0x1p-40, 2, 3, 4, 5, 6});
+}
+
+TEST_CASE("lora: modules that are tied as a whole") {
+  const TempDir dir;
+  write_text(dir / "m.json",
+             R"({"format":"stele-json","version":1,"record":{)"
+             R"("emb":{"weight":{"$dtype":"F32","shape":[1,2],"data":[[1.0,2.0]]}},"head":{"$ref":"emb"}}})");
+  const Snapshot base = good(open(dir / "m.json"));
+  for (const std::string name : {"emb", "head"}) {
+    const auto settings = config("{\"lora_alpha\":1,\"modules_to_save\":[\"" + name + "\"]}");
+    const auto merged = merge_lora(base, Adapter().add(name + ".weight", {1, 2}, {3, 4}).finish(), settings);
+    REQUIRE(!merged);
+    CHECK(text_of(merged.error()) == "unsupported: " + name + ".weight");
+  }
+}
+
 TEST_CASE("lora: equal to PEFT") {
   const std::string data = tests_folder() + "/core/data/lora/";
   for (const std::string name : {"bias_all", "lora_bias", "saved_head", "saved_embedding", "tied_embedding", "tokens",

@@ -27,7 +27,7 @@ from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCaus
 from transformers.utils import logging as transformers_logging
 
 STELE = sys.argv[1]
-F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
+F64, F32, F16, BF16 = torch.float64, torch.float32, torch.float16, torch.bfloat16
 SIZES = dict(vocab_size=48, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
              max_position_embeddings=32, pad_token_id=0)
 
@@ -66,7 +66,7 @@ Q = dict(r=4, lora_alpha=8, target_modules=["q_proj"])
 SQUARE = dict(r=4, lora_alpha=8, target_modules=["q", "v"])
 # name: the model, the adapter, the dtypes
 CASES = {
-    "plain": (llama(tie_word_embeddings=False), dict(r=4, lora_alpha=8, target_modules=ALL), (F32, F16, BF16)),
+    "plain": (llama(tie_word_embeddings=False), dict(r=4, lora_alpha=8, target_modules=ALL), (F64, F32, F16, BF16)),
     "patterns": (llama(), dict(r=4, lora_alpha=8, target_modules=ALL, rank_pattern={"q_proj": 2, r".*layers\.1\.mlp\.up_proj": 7},
                                alpha_pattern={"q_proj": 5, r"layers\.\d+\.mlp\.down_proj": 3, "proj": 9, r"^model\.layers\.1\.mlp\.up_proj": 11}), (F32,)),
     "rslora": (llama(), dict(r=9, lora_alpha=16, target_modules="all-linear", use_rslora=True), (F32, BF16)),

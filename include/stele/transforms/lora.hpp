@@ -20,8 +20,9 @@ struct LoraOptions {
 /// Adds an adapter to a model as PEFT's merge_and_unload() does: a weight W [N, K] becomes W + scale * B A, where the
 /// adapter has A [r, K] and B [N, r]; scale is lora_alpha / r, or lora_alpha / sqrt(r) with use_rslora. Biases and rows
 /// of embeddings that the adapter has (`bias`, trainable_token_indices) replace those of the model, and so do modules
-/// (modules_to_save), which are then tied to nothing. Weights are computed in f32, piece by piece when they are read,
-/// and rounded once to the model's dtype; quantized weights become f32. `config`: the content of `adapter_config.json`.
+/// (modules_to_save), which are then tied to nothing. Weights are computed in f32, those of f64 in f64, piece by piece
+/// when they are read, and rounded once to the model's dtype; quantized weights become f32. `config`: the content of
+/// `adapter_config.json`.
 ///
 /// A layer of PyTorch's class Linear has a weight [out, in], one of transformers' class Conv1D (GPT-2) [in, out]. For a
 /// square weight, the class follows from the model's class (in config.json beside the model, or in `config`), from the
