@@ -56,6 +56,8 @@ struct Change {
   std::vector<Product> products{};
   std::vector<Addend> addends{};
   std::vector<Rows> rows{};
+
+  bool replaces_only() const { return from.dtype() == dtype && products.empty() && addends.empty() && rows.empty(); }
 };
 
 template <class Number>
@@ -178,7 +180,8 @@ class Changer {
       const std::uint64_t row = at->first * c_.columns * size;
       if (row >= end) break;
       const std::uint64_t low = std::max(row, begin), high = std::min<std::uint64_t>(row + at->second.size(), end);
-      std::memcpy(bytes.data() + (low - begin), at->second.data() + (low - row), static_cast<std::size_t>(high - low));
+      std::memcpy(bytes.data() + static_cast<std::size_t>(low - begin),
+                  at->second.data() + static_cast<std::size_t>(low - row), static_cast<std::size_t>(high - low));
     }
   }
 
@@ -588,6 +591,11 @@ class Merge {
   Result<Snapshot> finish() {
     for (auto& [at, change] : changes_) {
       const LeafView own = items_.list[at].leaf();
+      if (change->replaces_only()) {
+        const LeafView& from = change->from;
+        items_.list[at].derived = DerivedLeaf{from.dtype(), Shape(from.shape()), from.byte_size(), from.provider()};
+        continue;
+      }
       const auto bytes = byte_length(change->dtype, own.size());
       items_.list[at].derived = DerivedLeaf{change->dtype, Shape(own.shape()), *bytes, {&changed_ops, change.get(), 0}};
       items_.keepers.push_back(change);
