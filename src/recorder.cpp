@@ -191,6 +191,24 @@ Result<Snapshot> with_storable_composites(const Format& format, const Snapshot& 
   return composites::decoded(snapshot);
 }
 
+/// Adds a row for each list, map and null that is a value: the files of Flax and Burn have one kind of list and map,
+/// and a reader takes those for containers of the record. A class has the kinds of its fields. Nested formats that
+/// store annotations also store kinds.
+void report_lost_kinds(const Snapshot& snapshot, const Capabilities& can, Report& report) {
+  if (!can.nesting || !can.values || can.annotations || snapshot.data()->type != nullptr) return;
+  const auto nodes = snapshot.nodes();
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].kind != NodeKind::value) continue;
+    const Value& value = snapshot.value(nodes[i]);
+    const char* const kind = value.is_null()              ? "null becomes an absent entry"
+                             : value.as_list() != nullptr ? "the list becomes a list of entries"
+                             : value.as_map() != nullptr  ? "the map becomes a container of entries"
+                                                          : nullptr;
+    if (kind == nullptr) continue;
+    report.add(Report::What::lost, snapshot.path(i), "its kind as a value: " + std::string(kind));
+  }
+}
+
 /// Returns the part of the snapshot that the format can store. Without `allow_loss`, returns an error with the first
 /// unsupported node and the number of further ones.
 Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string_view file, bool allow_loss,
@@ -223,6 +241,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
     if (leaf.id() && !can.ids) report.add(Report::What::lost, leaf.path(), "its id");
     if (loses_annotations(leaf, can)) report.add(Report::What::lost, leaf.path(), "its annotations");
   }
+  report_lost_kinds(snapshot, can, report);
   bool tied = false;
   const SnapshotData& data = *snapshot.data();
   const auto maybe_lost = [&](std::uint32_t i) {

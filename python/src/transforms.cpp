@@ -91,9 +91,11 @@ void bind_transforms(nb::module_& module) {
   module.def("apply_delta", [](const Model& base, const Model& delta) {
     return transformed(base, [&](const Snapshot& s) { return apply_delta(s, delta.snapshot()); });
   });
-  module.def("merge_lora", [](const Model& model, const Model& adapter, nb::handle config, bool subtract) {
+  module.def("merge_lora", [](const Model& model, const Model& adapter, nb::handle config, bool subtract,
+                              const Texts& conv1d, const Texts& linear) {
     const Value settings = to_value(config);
-    return transformed(model, [&](const Snapshot& s) { return merge_lora(s, adapter.snapshot(), settings, subtract); });
+    const LoraOptions options{.subtract = subtract, .conv1d = conv1d, .linear = linear};
+    return transformed(model, [&](const Snapshot& s) { return merge_lora(s, adapter.snapshot(), settings, options); });
   });
   module.def("split_composites", [](const Model& model) {
     return transformed(model, [](const Snapshot& s) { return split_composites(s); });

@@ -204,6 +204,8 @@ _SPELLINGS = [
     ("with stele import --mappings FILE", "with mappings"),
     ("stele import reads", "stele.import_tensorflow() reads"),
     ("see stele formats", "see stele.formats()"),
+    ("pass --conv1d LAYER or --linear LAYER", "name the layer in conv1d or linear"),
+    ("name the layer in LoraOptions::conv1d or LoraOptions::linear", "name the layer in conv1d or linear"),
     ("join them with stele merge", "join them with stele.merge"),
     ("pass --precision f32, which makes floats of it, or --allow-loss",
      "set precision='f32', which makes floats of it, or allow_loss"),

@@ -120,12 +120,22 @@ def split_composites(file: File) -> File:
     return File(_stele.split_composites(file._model), keep=file._keep)
 
 
-def merge_lora(file: File, adapter: File, config: Mapping[str, Any] | None = None, *, subtract: bool = False) -> File:
+def merge_lora(
+    file: File,
+    adapter: File,
+    config: Mapping[str, Any] | None = None,
+    *,
+    subtract: bool = False,
+    conv1d: str | Sequence[str] = (),
+    linear: str | Sequence[str] = (),
+) -> File:
     """Adds an adapter of PEFT to a model, or with `subtract` takes it out. Weights are computed in f32 when they are read,
     and rounded once to the model's dtype.
 
     Args:
         config: the content of ``adapter_config.json``; by default that of the adapter's folder.
+        conv1d, linear: patterns of layers with weights ``[in, out]`` (``Conv1D`` of transformers), and ``[out, in]``
+            (``Linear``), for square weights of a model that leaves it open.
 
     Raises:
         KeyNotFoundError: the model lacks a tensor of the adapter.
@@ -137,5 +147,7 @@ def merge_lora(file: File, adapter: File, config: Mapping[str, Any] | None = Non
         folder = adapter.path if os.path.isdir(adapter.path) else os.path.dirname(adapter.path)
         with open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as stream:
             config = json.load(stream)
-    merged = _stele.merge_lora(file._model, adapter._model, dict(config or {}), subtract)
+    merged = _stele.merge_lora(
+        file._model, adapter._model, dict(config or {}), subtract, _patterns(conv1d), _patterns(linear)
+    )
     return File(merged, keep=(file._keep, adapter._keep))

@@ -910,6 +910,15 @@ class Diff(InFolder):
         self.assertEqual(run("diff", a, b, "--only", "n")[0], 0)
         self.assertEqual(run("diff", a, b, "--only", "z")[0], 2)
 
+    def test_differences_that_are_no_numbers(self):
+        a, b = self.pair({"nan": ("F32", [2], floats(1, 2)), "inf": ("F32", [2], floats(1, 2)), "from": ("F32", [1], floats(math.nan))},
+                         {"nan": ("F32", [2], floats(math.nan, 1)), "inf": ("F32", [2], floats(1, -math.inf)), "from": ("F32", [1], floats(0))})
+        rows = {words[1]: words[4:7] for words in map(str.split, run("diff", a, b)[1].decode().splitlines())
+                if words[0] == "values"}
+        self.assertEqual(rows, {"nan": ["nan"] * 3, "inf": ["inf"] * 3, "from": ["nan"] * 3})
+        for row in document("diff", a, b, status=1)["differences"]:  # JSON has neither
+            self.assertEqual([row[key] for key in ("max_abs", "max_rel", "rms")], [None] * 3)
+
     def test_infinity_is_no_tolerance(self):
         a, b = self.pair({"x": ("F32", [2], floats(math.inf, 1))}, {"x": ("F32", [2], floats(1, 1))})
         self.assertEqual(run("diff", a, b, "--atol", "1e300", "--rtol", "1e300")[0], 1)
@@ -1285,6 +1294,61 @@ class Lora(InFolder):
         status, _, err = run("lora", "merge", archive, adapter, "-o", out)  # the other tag would be lost
         self.assertEqual((status, b"one" in err), (2, True), err)
         succeed("lora", "merge", archive, adapter, "-o", out, "--allow-loss")
+
+    def hub(self, name, tensors, config):
+        """Write a folder of the hub, of a model or of an adapter."""
+        folder = self.path(name)
+        folder.mkdir()
+        kind = "adapter_" if "lora_alpha" in config else ""
+        safetensors(folder / f"{kind}model.safetensors", {n: ("F32", shape, floats(*numbers)) for n, (shape, numbers) in tensors.items()})
+        (folder / f"{kind}config.json").write_text(json.dumps(config, indent=2))
+        return folder
+
+    def numbers(self, model, name):
+        return [float(x) for x in document("inspect", model, "--print", name)["values"]]
+
+    def test_a_head_that_is_the_embedding(self):
+        """The file has the embedding alone; config.json has the tie. The expected tensors are those of PEFT (tests/interop/lora.py)."""
+        embedding, head = "model.embed_tokens.weight", "lm_head.weight"
+        tied = {"architectures": ["XForCausalLM"], "tie_word_embeddings": True, "eps": 1e-05}
+        base = self.hub("tied", {embedding: ([2, 2], (1, 2, 3, 4))}, tied)
+        saved = self.hub("saved", {f"base_model.model.{head}": ([2, 2], (5, 6, 7, 8))}, {"lora_alpha": 1, "modules_to_save": ["lm_head"]})
+        other = self.hub("other", {f"base_model.model.{embedding}": ([2, 2], (5, 6, 7, 8))}, {"lora_alpha": 1, "modules_to_save": ["embed_tokens"]})
+        pair = self.hub("pair", {"base_model.model.lm_head.lora_A.weight": ([1, 2], (1, 1)), "base_model.model.lm_head.lora_B.weight": ([2, 1], (1, 2))},
+                           {"lora_alpha": 1})
+        for i, (adapter, kept, trained, still_tied) in enumerate(((saved, embedding, head, False), (other, head, embedding, False), (pair, None, embedding, True))):
+            out = self.path(f"out{i}")
+            err = run("lora", "merge", base, adapter, "-o", out)[2].decode()
+            self.assertEqual(json.loads((out / "config.json").read_text()), tied | {"tie_word_embeddings": still_tied})
+            self.assertEqual("tie_word_embeddings is now false" in err, not still_tied)
+            self.assertEqual(self.numbers(out, trained), [2, 3, 5, 6] if still_tied else [5, 6, 7, 8])
+            names = {t["name"] for t in document("inspect", out)["tensors"]}
+            self.assertEqual(names, {embedding} if still_tied else {embedding, head})
+            if kept:
+                self.assertEqual(self.numbers(out, kept), [1, 2, 3, 4])
+        alone = base / "model.safetensors"  # without its config.json, nothing shows whether the head is the embedding
+        for adapter, message in ((other, "may also be the head"), (pair, "tie_word_embeddings")):
+            status, _, err = run("lora", "merge", alone, adapter, "-o", self.path("x.safetensors"))
+            self.assertEqual((status, message in err.decode()), (2, True), err)
+        classifier = self.hub("classifier", {embedding: ([2, 2], (1, 2, 3, 4))}, dict(tied, architectures=["XForSequenceClassification"]))
+        succeed("lora", "merge", classifier, other, "-o", self.path("y"))
+        self.assertEqual([t["name"] for t in document("inspect", self.path("y"))["tensors"]], [embedding])
+
+    def test_the_class_of_a_layer(self):
+        tensors = {"h.c_proj.weight": ([2, 2], (1, 2, 3, 4)), "h.c_proj.bias": ([2], (0, 0)), "h.up.weight": ([2, 3], range(6)), "h.up.bias": ([3], (0, 0, 0))}
+        adapter = self.hub("adapter", {"base_model.model.h.c_proj.lora_A.weight": ([1, 2], (1, 3)), "base_model.model.h.c_proj.lora_B.weight": ([2, 1], (10, 20))},
+                              {"lora_alpha": 1, "fan_in_fan_out": False})
+        linear, conv1d = [11, 32, 23, 64], [11, 22, 33, 64]
+        for i, (config, options, expected) in enumerate((({"model_type": "gpt2"}, (), conv1d), ({"model_type": "llama"}, (), None), ({}, (), None),
+                                                         ({}, ("--conv1d", "*.c_proj"), conv1d), ({}, ("--linear", "h.c_proj"), linear),
+                                                         ({"model_type": "gpt2", "auto_map": {}}, (), None))):
+            out = self.path(f"out{i}")
+            status, _, err = run("lora", "merge", self.hub(f"base{i}", tensors, config), adapter, "-o", out, *options)
+            self.assertEqual(status, 0 if expected else 2, err)
+            if expected:
+                self.assertEqual(self.numbers(out, "h.c_proj.weight"), expected)
+            else:
+                self.assertIn("--conv1d LAYER or --linear LAYER", err.decode())
 
 
 class Hub(InFolder):

@@ -70,7 +70,8 @@ def made(folder):
         "layer": {"weight": tensor("F32", [2, 3], weight), "bias": tensor("F32", [2], floats(1, 2))},
         "steps": tensor("I64", [], struct.pack("<q", 2 ** 60 + 1)), "hollow": tensor("F32", [0, 4], b""),
         "epoch": 7, "rate": 0.125, "clip": {"$f64": "inf"}, "large": 2 ** 63 - 1, "label": "net \u00e9\n", "on": True, "raw": {"$bytes": "AAH/"},
-        "list": {"$value": [1, 2.5, "x", None, [True]]}, "map": {"$value": {"a": {"b": 1}, "": [], "e": {}}}})
+        "list": {"$value": [1, 2.5, "x", None, [True]]}, "map": {"$value": {"a": {"b": 1}, "": [], "e": {}}},
+        "null": {"$value": None}, "empty": {"$value": []}, "blank": {"$value": {}}, "deep": {"$value": [[], {}, [None, [{}]]]}})
     yield record(folder / "metadata.json", {"w": tensor("F32", [6], weight)},
                  {"author": "A", "": "empty key", "format": "pt", "large": "x" * 5000, "odd \u00e9\n": "\u202e\t"})
     yield record(folder / "ties.json", {
@@ -133,11 +134,10 @@ def plain(values):
     flat = {}
 
     def add(path, value):
-        members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-        if members is None:
+        if not value or not isinstance(value, (dict, list)):  # an empty one counts as a value
             flat[path] = value
             return
-        for key, member in members:
+        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
             add(f"{path}.{key}", member)
     for path, value in values.items():
         add(path, value)
@@ -178,7 +178,10 @@ def lacks(before, after, lost=()):
             yield "property", key
     values = plain(after["values"])
     for path, value in plain(before["values"]).items():
-        if values.get(path) != value or type(values.get(path)) is not type(value):
+        if path not in values or values[path] != value or type(values[path]) is not type(value):
+            yield "value", path
+    for path, value in before["values"].items():  # a list, map or null may become containers of the record, if a row says so
+        if (value is None or isinstance(value, (dict, list))) and path not in after["values"]:
             yield "value", path
     if before["format"] == "pytorch":  # whose names have all of a checkpoint
         return

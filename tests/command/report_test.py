@@ -134,6 +134,34 @@ class Report(InFolder):
         self.assertEqual(rows["x"][3:5] + rows["x"][6:], ["0.5", "0.2", "50%"])
         self.assertNotIn("differences", self.page(a, a).tables)
 
+    def test_flags_of_the_second_file(self):
+        flags = {"nan": (math.nan, 1), "zero": (0, 0), "inf": (1, math.inf), "fine": (1, 2)}
+        old = {n: ("F32", [2], floats(1, 2)) for n in flags} | {"gone": ("F32", [2], floats(0, 0)), "both": ("F32", [2], floats(0, 0)),
+                                                               "shape": ("F32", [2], floats(1, 2))}
+        new = {n: ("F32", [2], floats(*numbers)) for n, numbers in flags.items()}
+        new |= {"fresh": ("F32", [2], floats(math.nan, math.nan)), "both": ("F32", [2], floats(math.nan, 0)), "shape": ("F32", [1, 2], floats(0, 0))}
+        a, b = safetensors(self.path("old.safetensors"), old), safetensors(self.path("new.safetensors"), new)
+        page = self.page(a, b)
+        self.assertEqual({row[0]: row[-1] for row in page.tables["tensors"][1:]},
+                         {"nan": "B: 1 NaN", "zero": "B: all zero", "inf": "B: 1 inf", "fine": "", "gone": "all zero",
+                          "both": "all zero; B: 1 NaN", "shape": "B: all zero"})
+        rows = {row[0]: row[1:] for row in page.tables["differences"][1:]}
+        self.assertEqual(rows["fresh"][2], "f32 [2] 2 NaN")
+        self.assertEqual(rows["nan"][3:6], ["nan", "nan", "nan"])
+        self.assertEqual(rows["inf"][3:6], ["inf", "inf", "inf"])
+        out = self.path("page.html")
+        self.assertEqual(document("report", a, b, "-o", out)["flagged"], 7)
+        self.assertEqual(document("report", b, a, "-o", out)["flagged"], 7)
+        self.assertEqual(document("report", b, b, "-o", out)["flagged"], 6)
+        whole = self.path("whole.stele")
+        succeed("convert", b, whole)
+        place = next(t for t in document("inspect", whole)["tensors"] if t["name"] == "fine")
+        content = bytearray(whole.read_bytes())
+        content[place["offset"]] ^= 1
+        whole.write_bytes(content)
+        rows = {row[0]: row[-1] for row in self.page(a, whole, status=1).tables["tensors"][1:]}
+        self.assertEqual((rows["fine"], rows["nan"]), ("B: damaged", "B: 1 NaN"))
+
     def test_hostile_names(self):
         names = ["<script>alert(1)</script>", "</script><b>", "\x1b[31m", "\"><img src=x onerror=alert(1)>", "a&b", "'", "\u202e"]
         file = safetensors(self.path("</title>.safetensors".replace("/", "")), {n: ("F32", [1], floats(1)) for n in names},

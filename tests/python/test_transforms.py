@@ -204,3 +204,17 @@ def test_a_lora_adapter_is_merged_and_taken_out(tmp_path: Path) -> None:
     assert np.allclose(back["q.weight"].numpy(), weight, rtol=1e-5, atol=1e-6)
     with pytest.raises(stele.FormatError):
         stele.transforms.merge_lora(model, adapter, {})
+
+
+def test_the_class_of_a_layer_with_a_square_weight(tmp_path):
+    weight = np.arange(4, dtype=np.float32).reshape(2, 2)
+    a, b = np.float32([[1, 3]]), np.float32([[10], [20]])
+    stele.save({"q.weight": weight, "q.bias": np.zeros(2, np.float32), "up.weight": np.zeros((2, 3), np.float32),
+                "up.bias": np.zeros(3, np.float32)}, tmp_path / "m.safetensors")
+    stele.save({"base_model.model.q.lora_A.weight": a, "base_model.model.q.lora_B.weight": b}, tmp_path / "a.safetensors")
+    model, adapter = stele.open(tmp_path / "m.safetensors"), stele.open(tmp_path / "a.safetensors")
+    with pytest.raises(stele.FormatError, match="name the layer in conv1d or linear"):
+        stele.transforms.merge_lora(model, adapter, {"lora_alpha": 1})
+    for options, product in (({"conv1d": "q"}, (b @ a).T), ({"linear": ["*"]}, b @ a)):
+        merged = stele.transforms.merge_lora(model, adapter, {"lora_alpha": 1}, **options)
+        assert np.array_equal(merged["q.weight"].numpy(), weight + product)

@@ -307,6 +307,9 @@ void Commands::add_writing() {
   lora_.app->add_option("-o,--out", lora_.options->out, "The file to write")->required();
   lora_.app->add_option("--to", lora_.options->to, "The name of the format, if the extension is another");
   lora_.app->add_option("--precision", lora_.options->precision, "Store floats as f64, f32, f16, bf16, or blocks");
+  lora_.app->add_option("--conv1d", lora_.options->conv1d,
+                        "Layers with weights [in, out], where the model leaves it open, as '*.c_proj'");
+  lora_.app->add_option("--linear", lora_.options->linear, "Layers with weights [out, in], where it leaves it open");
   lora_.app->add_flag("--allow-loss", lora_.options->allow_loss, loss_text);
   opening(*lora_.app, lora_.options->opening);
 

@@ -154,7 +154,8 @@ struct Lora {
   std::string action;  // merge, unmerge
   std::string model, adapter, out;
   std::string to{}, precision{};
-  Opening opening{};  // of the model
+  Opening opening{};                            // of the model
+  std::vector<std::string> conv1d{}, linear{};  // patterns
   bool allow_loss = false;
 };
 Result<int> lora(const Lora& options, Terminal& terminal);

@@ -72,6 +72,7 @@ class CompareSink final : public PieceSink {
     const bool finite = std::isfinite(a) && std::isfinite(b);
     const double difference = !finite ? std::numeric_limits<double>::infinity() : a == b ? 1 : std::abs(a - b);
     if (finite) out_.squares += difference * difference;
+    if (std::isnan(a) != std::isnan(b)) ++out_.nans;
     out_.max_abs = std::max(out_.max_abs, difference);
     out_.max_rel =
         std::max(out_.max_rel, b != 0 && finite ? difference / std::abs(b) : std::numeric_limits<double>::infinity());
@@ -113,6 +114,11 @@ class BytesSink final : public PieceSink {
 };
 
 }  // namespace
+
+double Comparison::rms() const noexcept {
+  if (!std::isfinite(max_abs)) return max_difference();
+  return count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
+}
 
 Result<Comparison> compare_leaves(const LeafView& a, const LeafView& b, double atol, double rtol, ReadContext& context,
                                   Progress& progress) {

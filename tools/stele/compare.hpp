@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "model.hpp"
@@ -16,6 +17,13 @@ struct Comparison {
   double max_abs = 0;           // of |a - b|; infinite where one is finite and the other is not, or NaN
   double max_rel = 0;           // of |a - b| / |b|
   double squares = 0;           // the sum of (a - b)^2 where both are finite
+  std::uint64_t nans = 0;       // numbers of which one is NaN and the other is not
+
+  /// Returns the largest |a - b|, or |a - b| / |b|; NaN if one is NaN.
+  double max_difference() const noexcept { return nans != 0 ? std::numeric_limits<double>::quiet_NaN() : max_abs; }
+  double max_relative() const noexcept { return nans != 0 ? std::numeric_limits<double>::quiet_NaN() : max_rel; }
+  /// Returns the root of the mean of (a - b)^2; NaN or infinite if a difference is.
+  double rms() const noexcept;
 };
 
 /// Compares two tensors with equal numbers of elements. Reads `a` whole, with its checksum, and `b` in blocks next to

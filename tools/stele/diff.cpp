@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
@@ -143,8 +142,6 @@ Result<Differences> differences(const Diff& options, const Model& model_a, const
   return found;
 }
 
-double rms(const Comparison& c) { return c.count == 0 ? 0 : std::sqrt(c.squares / static_cast<double>(c.count)); }
-
 void print_json(const Diff& options, const Differences& found, Terminal& terminal) {
   Document document(terminal, "stele.diff/1");
   document.member("a", Value(options.a));
@@ -159,9 +156,9 @@ void print_json(const Diff& options, const Differences& found, Terminal& termina
     Value::Map map{
         {"kind", Value(row.kind_name())}, {"name", Value(row.name)}, {"a", Value(row.a)}, {"b", Value(row.b)}};
     if (row.numbers) {
-      map.emplace_back("max_abs", number(row.numbers->max_abs));
-      map.emplace_back("max_rel", number(row.numbers->max_rel));
-      map.emplace_back("rms", number(rms(*row.numbers)));
+      map.emplace_back("max_abs", number(row.numbers->max_difference()));
+      map.emplace_back("max_rel", number(row.numbers->max_relative()));
+      map.emplace_back("rms", number(row.numbers->rms()));
       map.emplace_back("differing", number(row.numbers->differing));
       map.emplace_back("count", number(row.numbers->count));
       map.emplace_back("first", number(row.numbers->first));
@@ -186,8 +183,8 @@ void print_text(const Diff& options, const Differences& found, Terminal& termina
     std::vector<std::string> cells{row.kind_name(), safe(row.name), cell(row.a), row.a == row.b ? "" : cell(row.b)};
     if (row.kind == Kind::values) {
       const Comparison& c = *row.numbers;
-      cells.insert(cells.end(), {short_number(c.max_abs), short_number(c.max_rel), short_number(rms(c)),
-                                 grouped(c.differing) + " of " + grouped(c.count)});
+      cells.insert(cells.end(), {short_number(c.max_difference()), short_number(c.max_relative()),
+                                 short_number(c.rms()), grouped(c.differing) + " of " + grouped(c.count)});
     } else {
       cells.resize(8);
     }

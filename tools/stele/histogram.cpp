@@ -18,9 +18,10 @@ void count(Histogram& bins, std::span<const double> numbers, double low, double 
 
 }  // namespace
 
-Result<std::vector<LeafFacts>> facts_of(const Snapshot& snapshot, Terminal& terminal) {
+Result<std::vector<LeafFacts>> facts_of(const Snapshot& snapshot, Histograms histograms, Terminal& terminal) {
   std::vector<LeafFacts> facts(snapshot.leaf_count());
-  Progress progress(terminal, "reading", 2 * snapshot.byte_size());
+  const bool twice = histograms == Histograms::yes;
+  Progress progress(terminal, "reading", (twice ? 2 : 1) * snapshot.byte_size());
   STELE_TRY(for_each_leaf(
       snapshot, facts.size(), terminal.common().threads, [&](std::size_t i, ReadContext& context) -> Status {
         const LeafView leaf = snapshot.leaf(i);
@@ -30,7 +31,7 @@ Result<std::vector<LeafFacts>> facts_of(const Snapshot& snapshot, Terminal& term
           return leaf.stream(sink, context);
         };
         auto read = pass([&](std::span<const double> numbers) { out.statistics.add(numbers); });
-        if (read && out.statistics.finite() != 0) {
+        if (read && twice && out.statistics.finite() != 0) {
           Histogram bins{};
           read = pass(
               [&](std::span<const double> numbers) { count(bins, numbers, out.statistics.min, out.statistics.max); });

@@ -20,7 +20,9 @@ struct LeafFacts {
   std::optional<std::string> error{};
 };
 
-/// Reads every leaf, those with numbers twice. Errors: cancelled.
-Result<std::vector<LeafFacts>> facts_of(const Snapshot& snapshot, Terminal& terminal);
+enum class Histograms : std::uint8_t { no, yes };
+
+/// Reads every leaf; for histograms, those with numbers twice. Errors: cancelled.
+Result<std::vector<LeafFacts>> facts_of(const Snapshot& snapshot, Histograms histograms, Terminal& terminal);
 
 }  // namespace stele::command

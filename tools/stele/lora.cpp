@@ -35,7 +35,9 @@ Result<int> lora(const Lora& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(target.losses, losses_of(model, options.opening, options.allow_loss, terminal.common().threads));
   STELE_TRY_ASSIGN(const Model adapter, open_model(options.adapter, {}, terminal.common().threads));
   STELE_TRY_ASSIGN(const Value config, config_of(options.adapter));
-  auto merged = merge_lora(model.snapshot, adapter.snapshot, config, options.action == "unmerge");
+  auto merged =
+      merge_lora(model.snapshot, adapter.snapshot, config,
+                 {.subtract = options.action == "unmerge", .conv1d = options.conv1d, .linear = options.linear});
   if (!merged) return std::move(merged).error().file(options.adapter);
   for (const std::string& note : merged->notes()) terminal.note(safe(note));
   target.save.allow_loss = options.allow_loss;

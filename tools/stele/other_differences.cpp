@@ -131,7 +131,7 @@ Status compare_kind(const std::string& kind, const Snapshot& a, const Snapshot& 
       STELE_TRY_ASSIGN(const Comparison numbers,
                        compare_leaves(*leaves.first, *leaves.second, atol, rtol, context, progress));
       if (numbers.differing == 0) continue;
-      y += ", max |a-b| " + short_number(numbers.max_abs);
+      y += ", max |a-b| " + short_number(numbers.max_difference());
     }
     out.push_back({"optimizer", kind + " of " + std::string(tensor), std::move(x), std::move(y)});
   }

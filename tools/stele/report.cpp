@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <stele/bundle.hpp>
@@ -82,18 +83,24 @@ class Page {
 struct Change {
   std::string kind{};  // "only in A", "only in B", "shape", "dtype", "values"; empty: equal
   std::string type_b{};
+  std::string flags_b{};
   DType dtype_b = DType::none;
   std::optional<Comparison> numbers{};
+};
+
+/// A tensor that only the second file has.
+struct OnlyB {
+  std::string name{}, type{}, flags{};
 };
 
 /// All that the page shows.
 struct Content {
   std::vector<Named> names;
   std::vector<LeafFacts> facts;
-  std::vector<Change> changes;                                // of each name, with a second file
-  std::vector<std::pair<std::string, std::string>> only_b{};  // name, dtype and shape
+  std::vector<Change> changes;  // of each name, with a second file
+  std::vector<OnlyB> only_b{};
   std::vector<OtherDifference> others{};
-  std::size_t flagged = 0;
+  std::size_t flagged = 0;  // names whose tensor in either file has flags
 };
 
 std::string flags_of(const LeafFacts& facts) {
@@ -107,10 +114,27 @@ std::string flags_of(const LeafFacts& facts) {
   return text;
 }
 
-/// Compares the names of both files. A damaged tensor counts as different.
+bool any_damaged(const std::vector<LeafFacts>& all) {
+  return std::any_of(all.begin(), all.end(), [](const LeafFacts& facts) { return facts.error.has_value(); });
+}
+
+/// Returns the number of tensors with flags. A tensor of several names counts once.
+std::size_t flagged(const Content& content) {
+  std::set<std::uint32_t> leaves;
+  for (std::size_t i = 0; i < content.names.size(); ++i) {
+    const std::uint32_t leaf = content.names[i].leaf;
+    const bool in_b = !content.changes.empty() && !content.changes[i].flags_b.empty();
+    if (in_b || !flags_of(content.facts[leaf]).empty()) leaves.insert(leaf);
+  }
+  const auto only_b = std::count_if(content.only_b.begin(), content.only_b.end(),
+                                    [](const OnlyB& only) { return !only.flags.empty(); });
+  return leaves.size() + static_cast<std::size_t>(only_b);
+}
+
+/// Compares the names of both files. A damaged tensor counts as different. `facts_b`: of each leaf of `b`.
 Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Named>& names, const Snapshot& b,
-                                       const std::vector<Named>& names_b,
-                                       std::vector<std::pair<std::string, std::string>>& only_b, Terminal& terminal) {
+                                       const std::vector<Named>& names_b, const std::vector<LeafFacts>& facts_b,
+                                       std::vector<OnlyB>& only_b, Terminal& terminal) {
   std::map<std::string_view, std::uint32_t> by_name;
   for (const Named& named : names_b) by_name.emplace(named.name, named.leaf);
   std::vector<Change> changes(names.size());
@@ -125,7 +149,8 @@ Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Name
     by_name.erase(found);
   }
   for (const Named& named : names_b) {
-    if (by_name.contains(named.name)) only_b.emplace_back(named.name, type_text(b.leaf(named.leaf)));
+    if (!by_name.contains(named.name)) continue;
+    only_b.push_back({named.name, type_text(b.leaf(named.leaf)), flags_of(facts_b[named.leaf])});
   }
   STELE_TRY_ASSIGN(const Snapshot numbers_a, with_numbers(a));
   STELE_TRY_ASSIGN(const Snapshot numbers_b, with_numbers(b));
@@ -137,6 +162,7 @@ Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Name
     const LeafView right = b.leaf(*partner[i]);
     Change& change = changes[i];
     change.type_b = type_text(right);
+    change.flags_b = flags_of(facts_b[*partner[i]]);
     change.dtype_b = right.dtype();
     if (!std::equal(left.shape().begin(), left.shape().end(), right.shape().begin(), right.shape().end())) {
       change.kind = "shape";
@@ -336,9 +362,11 @@ void write_differences(Page& page, const Model& a, const Content& content) {
   page << "<div class=scroll><table "
           "id=differences>\n<thead><tr><th>name</th><th>difference</th><th>A</th><th>B</th><th class=r>max "
           "|a-b|</th><th class=r>max relative</th><th class=r>rms</th><th class=r>changed</th></tr></thead>\n<tbody>\n";
-  for (const auto& [path, type] : content.only_b) {
-    page << "<tr><td class=n>" << html(path) << "</td><td class=flag>only in B</td><td></td><td class=m>" << type
-         << "</td><td></td><td></td><td></td><td></td></tr>\n";
+  for (const OnlyB& only : content.only_b) {
+    page << "<tr><td class=n>" << html(only.name) << "</td><td class=flag>only in B</td><td></td><td class=m>"
+         << only.type;
+    if (!only.flags.empty()) page << " <span class=flag>" << html(only.flags) << "</span>";
+    page << "</td><td></td><td></td><td></td><td></td></tr>\n";
   }
   for (const OtherDifference& other : content.others) {
     page << "<tr><td class=n>" << html(other.name) << "</td><td class=flag>" << other.kind << "</td><td class=n>"
@@ -352,9 +380,8 @@ void write_differences(Page& page, const Model& a, const Content& content) {
          << type_text(a.snapshot.leaf(content.names[i].leaf)) << "</td><td class=m>" << change.type_b << "</td>";
     if (change.numbers) {
       const Comparison& c = *change.numbers;
-      const double rms = c.count == 0 ? 0 : std::sqrt(c.squares / static_cast<double>(c.count));
-      page << "<td class=r>" << short_number(c.max_abs) << "</td><td class=r>" << short_number(c.max_rel)
-           << "</td><td class=r>" << short_number(rms) << "</td><td class=r>"
+      page << "<td class=r>" << short_number(c.max_difference()) << "</td><td class=r>"
+           << short_number(c.max_relative()) << "</td><td class=r>" << short_number(c.rms()) << "</td><td class=r>"
            << short_number(c.count == 0 ? 0 : 100 * static_cast<double>(c.differing) / static_cast<double>(c.count))
            << "%</td></tr>\n";
     } else {
@@ -369,7 +396,11 @@ void write_row(Page& page, const Model& a, const Content& content, std::size_t i
   const LeafView leaf = a.snapshot.leaf(named.leaf);
   const LeafFacts& facts = content.facts[named.leaf];
   const Statistics& s = facts.statistics;
-  const std::string flags = flags_of(facts);
+  std::string flags = flags_of(facts);
+  if (facts.error) flags += ": " + *facts.error;
+  if (!content.changes.empty() && !content.changes[i].flags_b.empty()) {
+    flags += (flags.empty() ? "B: " : "; B: ") + content.changes[i].flags_b;
+  }
   page << "<tr data-b=" << std::to_string(leaf.byte_size()) << (flags.empty() ? "" : " data-f=1")
        << (named.tied ? " data-t=1" : "");
   if (!content.changes.empty()) {
@@ -399,9 +430,7 @@ void write_row(Page& page, const Model& a, const Content& content, std::size_t i
   const char* const state = facts.error              ? ""
                             : place && place->hashed ? "<span class=ok>checked</span>"
                                                      : "<span class=dim>none</span>";
-  page << "<td>" << state << "</td><td class=flag>" << html(flags);
-  if (facts.error) page << ": " << html(*facts.error);
-  page << "</td></tr>\n";
+  page << "<td>" << state << "</td><td class=flag>" << html(flags) << "</td></tr>\n";
 }
 
 void write_tensors(Page& page, const Model& a, const Content& content, bool two) {
@@ -454,23 +483,24 @@ Result<int> report(const ReportPage& given, Terminal& terminal) {
   Content content;
   STELE_TRY_ASSIGN(content.names, names_of(a.snapshot));
   STELE_TRY_ASSIGN(const Snapshot numbers, with_numbers(a.snapshot));
-  STELE_TRY_ASSIGN(content.facts, facts_of(numbers, terminal));
-  bool damaged = false;
-  for (const LeafFacts& facts : content.facts) {
-    content.flagged += flags_of(facts).empty() ? 0 : 1;
-    damaged = damaged || facts.error.has_value();
-  }
+  STELE_TRY_ASSIGN(content.facts, facts_of(numbers, Histograms::yes, terminal));
+  bool damaged = any_damaged(content.facts);
   if (b) {
     STELE_TRY_ASSIGN(auto names_b, names_of(b->snapshot));
     auto names_a = content.names;
     pair_unnamed(a, names_a, *b, names_b);
-    STELE_TRY_ASSIGN(content.changes, changes_of(a.snapshot, names_a, b->snapshot, names_b, content.only_b, terminal));
+    STELE_TRY_ASSIGN(const Snapshot numbers_b, with_numbers(b->snapshot));
+    STELE_TRY_ASSIGN(const auto facts_b, facts_of(numbers_b, Histograms::no, terminal));
+    damaged = damaged || any_damaged(facts_b);
+    STELE_TRY_ASSIGN(content.changes,
+                     changes_of(a.snapshot, names_a, b->snapshot, names_b, facts_b, content.only_b, terminal));
     if (!options.tensors) {
       content.others = other_differences(a.snapshot, names_a, b->snapshot, names_b, {}, 0, 0);
       STELE_TRY_ASSIGN(const auto more, checkpoint_differences(a, options.opening, *b, {}, 0, 0, terminal));
       content.others.insert(content.others.end(), more.begin(), more.end());
     }
   }
+  content.flagged = flagged(content);
   STELE_TRY_ASSIGN(const auto sink, open_output(options.out));
   Page page(*sink);
   write_head(page, options, a, b ? &*b : nullptr);

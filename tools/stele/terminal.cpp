@@ -97,6 +97,7 @@ constexpr Spelling spellings[] = {
     {"PytorchOptions::parameters", "--parameters"},
     {"PytorchOptions::part", "--part"},
     {"see stele::formats()", "see stele formats"},
+    {"name the layer in LoraOptions::conv1d or LoraOptions::linear", "pass --conv1d LAYER or --linear LAYER"},
     {"join them with stele::merge", "join them with stele merge"},
     {"save to another path, or set FileSinkOptions::allow_nonatomic", "choose another name"},
     {"save to another path, set FileSinkOptions::allow_nonatomic, or define Format::may_replace",

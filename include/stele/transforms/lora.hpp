@@ -1,21 +1,44 @@
 // LoRA adapters, as the Python package PEFT writes them: low-rank changes of a model's weights.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "stele/result.hpp"
 #include "stele/snapshot.hpp"
 #include "stele/value.hpp"
 
 namespace stele::inline v0 {
 
-/// Adds an adapter to a model: a weight W [N, K] becomes W + scale * B A, where the adapter has A [r, K] and B [N, r];
-/// scale is lora_alpha / r, or lora_alpha / sqrt(r) with use_rslora. Tensors that the adapter replaces whole
-/// (modules_to_save) replace those of the model. Weights are computed in f32, piece by piece when they are read, and
-/// rounded once to the model's dtype; quantized weights become f32. `config`: the content of `adapter_config.json`.
-/// `subtract`: W - scale * B A, for a model into which the adapter was merged; what the adapter replaced stays, with
-/// a line in Snapshot::notes().
+/// Options of merge_lora(). Patterns are those of matches(), for names of modules.
+struct LoraOptions {
+  bool subtract = false;              // takes the adapter out of a model into which it was merged
+  std::vector<std::string> conv1d{};  // layers of the class Conv1D, with weights [in, out]
+  std::vector<std::string> linear{};  // layers of the class Linear, with weights [out, in]
+};
+
+/// Adds an adapter to a model as PEFT's merge_and_unload() does: a weight W [N, K] becomes W + scale * B A, where the
+/// adapter has A [r, K] and B [N, r]; scale is lora_alpha / r, or lora_alpha / sqrt(r) with use_rslora. Biases and rows
+/// of embeddings that the adapter has (`bias`, trainable_token_indices) replace those of the model, and so do modules
+/// (modules_to_save), which are then tied to nothing. Weights are computed in f32, those of f64 in f64, piece by piece
+/// when they are read, and rounded once to the model's dtype; quantized weights become f32. `config`: the content of
+/// `adapter_config.json`.
 ///
-/// Errors: not_found (the model lacks a tensor of the adapter), shape_mismatch, dtype_mismatch, malformed (a
-/// configuration without lora_alpha), unsupported (convolutions, DoRA, biases, patterns that are no module names).
+/// A layer of PyTorch's class Linear has a weight [out, in], one of transformers' class Conv1D (GPT-2) [in, out]. For a
+/// square weight, the class follows from the model's class (in config.json beside the model, or in `config`), from the
+/// absence of a bias, or from fan_in_fan_out if the model has layers of one class only; else it is an error, unless the
+/// options name the layer.
+///
+/// `subtract`: W - scale * B A. What the adapter replaced stays.
+///
+/// Snapshot::notes() lists new tensors, ties that end, and what stays.
+///
+/// Errors: not_found (the model lacks a tensor of the adapter), shape_mismatch, dtype_mismatch, out_of_range (a token),
+/// malformed (a configuration without lora_alpha, or an adapter that lacks what its configuration names), unsupported
+/// (a setting that is not merged: its key is the error's path; a key that is not known; a tensor of another kind; a
+/// square weight of an unknown class).
+STELE_EXPORT Result<Snapshot> merge_lora(const Snapshot& model, const Snapshot& adapter, const Value& config,
+                                         const LoraOptions& options);
 STELE_EXPORT Result<Snapshot> merge_lora(const Snapshot& model, const Snapshot& adapter, const Value& config,
                                          bool subtract = false);
 
