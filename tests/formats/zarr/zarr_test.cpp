@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "encodings/zarr/blosc.hpp"
+#include "stele/detail/little_endian.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -102,7 +104,7 @@ TEST_CASE("zarr: version 2 of zarr-python") {
     CHECK(counts(leaf));
     ++counted;
   }
-  CHECK(counted == 32);
+  CHECK(counted == 33);
   CHECK(opened.find("types.big_c8")->dtype() == DType::c64);
   CHECK(numbers(*opened.find("scalar")) == std::vector<double>{5});
   CHECK(opened.find("empty")->byte_size() == 0);
@@ -120,6 +122,25 @@ TEST_CASE("zarr: version 2 of zarr-python") {
   const Net net = good(load<Net>(opened, rest));
   REQUIRE(net.layers.size() == 2);
   CHECK(net.layers[1].weight(4, 5) == 29 % 8);
+}
+
+TEST_CASE("zarr: Blosc's frames of elements of every width") {
+  const std::string all = read_text(test_data("zarr") + "/blosc.bin");
+  const auto bytes = std::as_bytes(std::span(all));
+  std::size_t frames = 0;
+  for (std::size_t at = 0; at < bytes.size(); ++frames) {
+    const std::size_t size = detail::load_le<std::uint32_t>(bytes.data() + at + 12);
+    const auto width = std::to_integer<unsigned>(bytes[at + 3]), flags = std::to_integer<unsigned>(bytes[at + 2]);
+    CAPTURE(width);
+    CAPTURE(flags);
+    std::vector<std::byte> out(detail::load_le<std::uint32_t>(bytes.data() + at + 4));
+    CHECK(good(detail::zarr::blosc_decode(bytes.subspan(at, size), out)) == out.size());
+    bool same = true;
+    for (std::size_t i = 0; i < out.size(); ++i) same = same && out[i] == static_cast<std::byte>(i / 256 % 7);
+    CHECK(same);
+    at += size;
+  }
+  CHECK(frames == 12 * 2 * 3 * 3);
 }
 
 TEST_CASE("zarr: version 3 of zarr-python") {
