@@ -174,6 +174,9 @@ class Reader {
     if (has(prefix, tree_file)) {
       STELE_TRY_ASSIGN(const Value document, json_of(prefix + std::string(tree_file)));
       STELE_TRY_ASSIGN(nodes_, read_tree(document, memory_));
+      if (const Value* const all = document.find(stores_all_chunks); all != nullptr && all->as_bool() != nullptr) {
+        for (auto& [name, array] : by_name_) array.complete = *all->as_bool();
+      }
       strings_ = Value();
       if (has(prefix, strings_file)) {
         STELE_TRY_ASSIGN(strings_, json_of(prefix + std::string(strings_file)));
@@ -190,6 +193,8 @@ class Reader {
       }
     }
     capacity_ = add_scaled(capacity_, 1, arrays_->capacity());
+    std::vector<std::string>& notes = builder_.data().notes;
+    notes.insert(notes.end(), arrays_->notes().begin(), arrays_->notes().end());
     return {};
   }
 

@@ -176,6 +176,43 @@ TEST_CASE("orbax: entries without data stay entries") {
   CHECK(code_of(open_files(files)) == Errc::malformed);
 }
 
+TEST_CASE("orbax: an absent chunk is lost if the checkpoint stores all chunks") {
+  const Files whole = files_of(golden("plain"));
+  CHECK(good(open_files(whole)).notes().empty());
+  Files files = whole;
+  REQUIRE(files.erase("layers.0.kernel/0.0") == 1);
+  const Snapshot opened = good(open_files(files));
+  CHECK(opened.notes().empty());
+  const Error error = bad(content(*opened.find("layers.0.kernel")));
+  CHECK(error.code() == Errc::missing);
+  CHECK(error.path() == "layers.0.kernel");
+  CHECK(error.file().ends_with("/layers.0.kernel/0.0"));
+  CHECK(content(*opened.find("layers.0.bias")));
+  const auto verified = [](const Files& of) {
+    const auto bundle = memory_bundle();
+    for (const auto& [name, text] : of) {
+      const auto sink = good(bundle->create(name));
+      good(sink->write(std::as_bytes(std::span(text))));
+      good(sink->commit());
+    }
+    return OrbaxRecorder<>().verify(bundle_source(bundle));
+  };
+  CHECK(code_of(verified(files)) == Errc::missing);
+  // Older versions of Orbax do not store chunks of fill values.
+  std::string& document = files["_METADATA"];
+  const std::string key = "\"store_array_data_equal_to_fill_value\": true";
+  for (const std::string other : {"\"store_array_data_equal_to_fill_value\": false", "\"unknown\": true"}) {
+    files["_METADATA"] = whole.at("_METADATA");
+    REQUIRE(document.find(key) != document.npos);
+    document.replace(document.find(key), key.size(), other);
+    const Snapshot old = good(open_files(files));
+    CHECK(good(content(*old.find("layers.0.kernel"))) == std::string(48, '\0'));
+    CHECK(old.notes() ==
+          std::vector<std::string>{"1 of 1 chunks of layers.0.kernel are absent: their elements are the fill value"});
+    CHECK(good(verified(files)).paths(Report::What::unchecked).front() == old.notes()[0]);
+  }
+}
+
 TEST_CASE("orbax: damaged databases") {
   const Files whole = files_of(golden("zarr3"));
   const auto read_all = [](const Files& files) {
