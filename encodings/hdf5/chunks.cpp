@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/byte_planes.hpp"
+
 namespace stele::inline v0::detail::hdf5 {
 namespace {
 
@@ -33,10 +35,7 @@ std::uint32_t fletcher32(std::span<const std::byte> data) noexcept {
 Bytes unshuffled(std::span<const std::byte> in, std::size_t element) {
   Bytes out(in.size());
   const std::size_t count = in.size() / element;
-  for (std::size_t b = 0; b < element; ++b) {
-    const std::byte* from = in.data() + b * count;
-    for (std::size_t i = 0; i < count; ++i) out.data()[i * element + b] = from[i];
-  }
+  join_byte_planes(in.data(), out.data(), count, element);
   std::copy(in.begin() + static_cast<std::ptrdiff_t>(count * element), in.end(), out.data() + count * element);
   return out;
 }
@@ -47,6 +46,14 @@ bool has_filter(std::uint16_t id) noexcept {
   return id == deflate_filter || id == shuffle_filter || id == fletcher_filter;
 }
 
+bool ChunkedLeaf::filtered(std::uint64_t number) const noexcept {
+  if (!plain_edges || filters.empty()) return !filters.empty();
+  for (std::size_t d = shape.size(); d-- > 0; number /= grid[d]) {
+    if (number % grid[d] == grid[d] - 1 && shape[d] % extent[d] != 0) return false;
+  }
+  return true;
+}
+
 Result<Bytes> ChunkedLeaf::decode(const Chunk& chunk) const {
   const auto bad = [&](Errc code, const char* what) {
     return Error(code, what).file(source->name()).offset(chunk.offset);
@@ -55,7 +62,7 @@ Result<Bytes> ChunkedLeaf::decode(const Chunk& chunk) const {
   STELE_TRY(source->read_at(chunk.offset, bytes.span()));
   std::uint64_t checks = 0;  // bytes of checksums inside compressed data
   for (const Filter& filter : filters) checks += filter.id == fletcher_filter ? fletcher_size : 0;
-  for (std::size_t i = filters.size(); i-- > 0;) {
+  for (std::size_t i = filtered(chunk.number) ? filters.size() : 0; i-- > 0;) {
     if (i < 32 && (chunk.mask >> i & 1U) != 0) continue;
     if (filters[i].id == fletcher_filter) {
       if (bytes.size() < fletcher_size) return bad(Errc::malformed, "a chunk is shorter than its checksum");

@@ -36,10 +36,13 @@ class ChunkedLeaf {
   std::vector<std::uint64_t> grid;    // number of chunks along each axis
   std::uint64_t element = 0, bytes = 0, chunk_bytes = 0;
   std::vector<Filter> filters;
+  bool plain_edges = false;     // no filters are applied to chunks that the dataset's end cuts
   std::vector<std::byte> fill;  // an element, or empty: zeros
   std::vector<Chunk> chunks;    // by number
 
   Provider provider() const noexcept;
+  /// Returns true if filters were applied to the chunk.
+  bool filtered(std::uint64_t number) const noexcept;
 
  private:
   static Status read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,

@@ -62,7 +62,7 @@ struct Entry {
   Value value{};        // text: a string, or a list of strings
   std::string reason{};
   std::vector<std::pair<std::string, Value>> attributes{};
-  std::vector<std::string> skipped{};  // names of attributes with values of other kinds
+  std::vector<std::string> skipped{};  // attributes of other kinds, and other data that the reader leaves out
 };
 using Visit = std::function<Status(Entry& entry)>;
 

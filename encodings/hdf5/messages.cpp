@@ -78,7 +78,8 @@ Status parse_compound(In& in, unsigned version, unsigned flags, int depth, Type&
     const std::size_t width = type.size < 0x100 ? 1 : type.size < 0x10000 ? 2 : type.size < 0x1000000 ? 3 : 4;
     const std::uint64_t at = version < 3 ? in.u32() : in.number(width);
     if (version == 1) {
-      fits = fits && in.u8() == 0;
+      const bool scalar = in.u8() == 0;
+      fits = fits && scalar;
       in.take(27);
     }
     STELE_TRY_ASSIGN(const Type part, parse_type(in, depth + 1));
@@ -115,6 +116,7 @@ Status parse_enumeration(In& in, unsigned version, unsigned flags, int depth, Ty
     boolean = boolean && value == i;
   }
   if (boolean) type.dtype = DType::boolean;
+  type.enumerated = !boolean;
   return {};
 }
 
@@ -196,7 +198,9 @@ Result<Space> parse_space(In& in) {
   }
   if (rank > max_rank) return damaged("a dataspace has too many axes").found(std::to_string(rank));
   for (unsigned i = 0; i < rank; ++i) space.shape.push_back(in.u64());
-  if ((flags & 1U) != 0) in.take(std::uint64_t{8} * rank);
+  if ((flags & 1U) != 0) {
+    for (unsigned i = 0; i < rank; ++i) space.maximum.push_back(in.u64());
+  }
   if (!in.ok()) return damaged("a dataspace is incomplete");
   const auto count = element_count(space.shape);
   if (!count) return damaged("a dataspace has too many elements").expected("less than 2^64");
@@ -250,6 +254,7 @@ void parse_old_layout(In& in, std::size_t message, Layout& layout) {
 
 void parse_new_chunks(In& in, Layout& layout) {
   const unsigned flags = in.u8(), rank = in.u8(), width = in.u8();
+  layout.plain_edges = (flags & 1U) != 0;
   if (width == 0 || width > 8) {
     in.take(SIZE_MAX);  // ends with ok() == false
     return;

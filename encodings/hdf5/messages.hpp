@@ -67,6 +67,7 @@ struct Type {
   DType dtype = DType::none;
   bool big_endian = false;
   bool text = false, variable = false, opaque = false;
+  bool enumerated = false;   // numbers with names other than h5py's FALSE and TRUE
   std::uint8_t padding = 0;  // of a text of fixed length: 0 ends with a zero byte, 1 zeros, 2 spaces
   std::uint32_t size = 0;    // bytes of an element
   std::string reason{};      // why elements have no dtype, as a noun phrase
@@ -77,6 +78,7 @@ Result<Type> parse_type(In& in, int depth = 0);
 struct Space {
   bool null = false;
   std::vector<Extent> shape{};
+  std::vector<Extent> maximum{};  // the extents to which the dataset may grow (`undefined`: any); empty: none
   std::uint64_t count = 1;
 };
 /// Takes a dataspace. Errors: malformed.
@@ -97,6 +99,7 @@ struct Layout {
   std::uint64_t address = undefined;   // compact: offset in the message
   std::uint64_t size = 0;              // compact and contiguous; single: bytes of a chunk with filters
   std::uint32_t mask = 0;              // single: filters that were not applied
+  bool plain_edges = false;            // no filters are applied to chunks that the dataset's end cuts
   std::vector<std::uint64_t> chunk{};  // extents of a chunk; the last is the size of an element
   std::string reason{};
 };

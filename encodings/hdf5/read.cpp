@@ -484,9 +484,12 @@ class Walk {
     STELE_TRY_ASSIGN(const Space space, parse_space(space_bytes));
     const auto bytes = checked_product(space.count, type.size);
     if (!bytes || *bytes > in.left()) return damaged("an attribute is shorter than its elements");
-    if (space.shape.size() > 1 || (type.dtype == DType::none && !type.text)) return skip();
+    // A Value has no complex numbers.
+    const bool kept = type.text || (type.dtype != DType::none && dtype_class(type.dtype) != DTypeClass::complex);
+    if (space.shape.size() > 1 || !kept) return skip();
     if (memory_.left() < 4 * sizeof(Value) * space.count) return skip();
     STELE_TRY_ASSIGN(Value value, value_of(type, space, in.take(*bytes)));
+    if (type.enumerated) entry.skipped.push_back(std::string(name) + " (names of its numbers)");
     entry.attributes.emplace_back(name, std::move(value));
     return {};
   }
@@ -540,9 +543,6 @@ class Walk {
       case DType::u32:
       case DType::u64:
         return Value(raw);
-      case DType::c64:
-      case DType::c128:
-        return Value();
       default:
         break;
     }
@@ -662,12 +662,13 @@ class Walk {
     }
     if (type.dtype == DType::none) return unreadable(entry, "a dataset of " + type.reason);
     STELE_TRY(take(64 + 3 * sizeof(Extent) * space.shape.size()));
+    if (type.enumerated) entry.skipped.emplace_back("names of its numbers");
     entry.kind = Entry::Kind::tensor;
     entry.dtype = type.dtype;
     entry.big_endian = type.big_endian;
     entry.shape = space.shape;
     if (in_place) return {};
-    return chunked(header, layout, layout_message.offset, type, entry);
+    return chunked(header, layout, layout_message.offset, type, space, entry);
   }
 
   /// Reads the texts of a small dataset.
@@ -684,7 +685,8 @@ class Walk {
     return {};
   }
 
-  Status chunked(const Header& header, const Layout& layout, std::uint64_t offset, const Type& type, Entry& entry) {
+  Status chunked(const Header& header, const Layout& layout, std::uint64_t offset, const Type& type, const Space& space,
+                 Entry& entry) {
     const std::size_t rank = entry.shape.size();
     STELE_TRY(take(512 + 128 * rank));
     ChunkedLeaf& leaf = keeper_->leaves.emplace_back();
@@ -692,6 +694,7 @@ class Walk {
     leaf.shape = entry.shape;
     leaf.element = type.size;
     leaf.bytes = entry.bytes;
+    leaf.plain_edges = layout.plain_edges;
     if (layout.kind == Layout::Kind::chunks) {
       if (rank == 0 || layout.chunk.size() != rank + 1 || layout.chunk[rank] != type.size) {
         return bad("the chunks of a dataset have other axes than the dataset", offset);
@@ -740,12 +743,12 @@ class Walk {
       if (!in.ok()) return bad("a fill value is incomplete", old->offset);
     }
     if (layout.kind == Layout::Kind::chunks && layout.address != undefined) {
-      STELE_TRY(read_chunks(layout, offset, leaf, entry));
+      STELE_TRY(read_chunks(layout, offset, space, leaf, entry));
       if (entry.kind == Entry::Kind::unreadable) return {};
     }
     std::uint64_t stored = 0;
     for (const Chunk& chunk : leaf.chunks) {
-      const bool plain = leaf.filters.empty();
+      const bool plain = !leaf.filtered(chunk.number);
       if (plain ? chunk.size != leaf.chunk_bytes : amplifies(leaf.chunk_bytes, chunk.size, deflated)) {
         return bad("a chunk has another size than its elements", chunk.offset)
             .expected(std::to_string(leaf.chunk_bytes) + " bytes")
@@ -794,8 +797,7 @@ class Walk {
     return {};
   }
 
-  Status read_chunks(const Layout& layout, std::uint64_t offset, ChunkedLeaf& leaf, Entry& entry) {
-    const std::size_t rank = leaf.shape.size();
+  Status read_chunks(const Layout& layout, std::uint64_t offset, const Space& space, ChunkedLeaf& leaf, Entry& entry) {
     std::uint64_t count = 1;
     for (const std::uint64_t n : leaf.grid) count *= n;  // at most the number of elements
     if (leaf.chunk_bytes > UINT32_MAX) return bad("a chunk is too large", offset).expected("less than 2^32 bytes");
@@ -804,21 +806,65 @@ class Walk {
       case Layout::Index::single:
         if (count != 1) return bad("a dataset has one chunk, but more elements", offset);
         if (!leaf.filters.empty() && layout.size > UINT32_MAX) return bad("a chunk is too large", offset);
-        return add_chunk(leaf, {0, layout.address,
-                                leaf.filters.empty() ? whole : static_cast<std::uint32_t>(layout.size), layout.mask});
+        return add_chunk(
+            leaf, {0, layout.address, leaf.filtered(0) ? static_cast<std::uint32_t>(layout.size) : whole, layout.mask});
       case Layout::Index::implicit:
-        if (!leaf.filters.empty()) return bad("a dataset with filters has no index of its chunks", offset);
-        if (count > source_.size() / whole || layout.address > source_.size()) {
-          return Error(Errc::truncated, "a dataset exceeds the file").offset(layout.address);
-        }
-        for (std::uint64_t i = 0; i < count; ++i) STELE_TRY(add_chunk(leaf, {i, layout.address + i * whole, whole, 0}));
-        return {};
-      case Layout::Index::fixed:
-        return fixed_array(layout.address, count, whole, leaf, entry);
+      case Layout::Index::fixed: {
+        STELE_TRY_ASSIGN(const Grid grid, largest_grid(space, leaf, offset));
+        if (layout.index == Layout::Index::fixed) return fixed_array(layout.address, count, grid, leaf, entry);
+        return implicit_chunks(layout.address, count, grid, leaf);
+      }
       case Layout::Index::tree:
         break;
     }
-    STELE_TRY(each_leaf(layout.address, 1, 8 * (rank + 2), [&](std::uint64_t child, View key) -> Status {
+    return chunk_tree(layout.address, leaf);
+  }
+
+  /// The chunks of a dataset at its maximum size. An implicit index or a fixed array has a place for each.
+  struct Grid {
+    std::vector<std::uint64_t> chunks;  // along each axis
+    std::uint64_t count;
+  };
+
+  Result<Grid> largest_grid(const Space& space, const ChunkedLeaf& leaf, std::uint64_t offset) {
+    Grid grid{leaf.grid, 1};
+    for (std::size_t d = 0; d < grid.chunks.size(); ++d) {
+      const std::uint64_t most = space.maximum.empty() ? leaf.shape[d] : space.maximum[d];
+      if (most == undefined || most < leaf.shape[d]) {
+        return bad("the maximum size of a dataset does not fit its index of chunks", offset);
+      }
+      grid.chunks[d] = most / leaf.extent[d] + (most % leaf.extent[d] != 0 ? 1 : 0);
+      const auto count = checked_product(grid.count, grid.chunks[d]);
+      if (!count) return bad("a dataset may grow to too many chunks", offset);
+      grid.count = *count;
+    }
+    return grid;
+  }
+
+  /// Returns the place of a chunk of the dataset in the largest grid.
+  static std::uint64_t place_of(std::uint64_t number, const ChunkedLeaf& leaf, const Grid& grid) {
+    std::uint64_t place = 0, stride = 1;
+    for (std::size_t d = leaf.grid.size(); d-- > 0; number /= leaf.grid[d], stride *= grid.chunks[d]) {
+      place += number % leaf.grid[d] * stride;
+    }
+    return place;
+  }
+
+  Status implicit_chunks(std::uint64_t address, std::uint64_t count, const Grid& grid, ChunkedLeaf& leaf) {
+    if (!leaf.filters.empty()) return bad("a dataset with filters has no index of its chunks", address);
+    if (grid.count > source_.size() / leaf.chunk_bytes || address > source_.size()) {
+      return Error(Errc::truncated, "a dataset exceeds the file").offset(address);
+    }
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::uint64_t at = address + place_of(i, leaf, grid) * leaf.chunk_bytes;
+      STELE_TRY(add_chunk(leaf, {i, at, static_cast<std::uint32_t>(leaf.chunk_bytes), 0}));
+    }
+    return {};
+  }
+
+  Status chunk_tree(std::uint64_t address, ChunkedLeaf& leaf) {
+    const std::size_t rank = leaf.shape.size();
+    STELE_TRY(each_leaf(address, 1, 8 * (rank + 2), [&](std::uint64_t child, View key) -> Status {
       In in(key);
       Chunk chunk;
       chunk.size = in.u32();
@@ -843,13 +889,13 @@ class Walk {
     return twice == leaf.chunks.end() ? Status() : bad("two chunks have the same place", twice->offset);
   }
 
-  Status fixed_array(std::uint64_t address, std::uint64_t count, std::uint32_t whole, ChunkedLeaf& leaf, Entry& entry) {
+  Status fixed_array(std::uint64_t address, std::uint64_t count, const Grid& grid, ChunkedLeaf& leaf, Entry& entry) {
     Bytes buffer;
     STELE_TRY_ASSIGN(In head, structure(address, 28, "FAHD", buffer));
     head.u8();
     const unsigned client = head.u8(), entry_size = head.u8(), page_bits = head.u8();
     const std::uint64_t entries = head.u64(), block = head.u64();
-    if (client > 1 || entry_size < 8 + 5 * client || entry_size > 20 || entries != count ||
+    if (client > 1 || entry_size < 8 + 5 * client || entry_size > 20 || entries != grid.count ||
         (client == 1) == leaf.filters.empty()) {
       return bad("an array of chunks does not fit its dataset", address);
     }
@@ -862,9 +908,9 @@ class Walk {
     if (!size) return bad("an array of chunks is too long", address);
     Bytes content;
     STELE_TRY_ASSIGN(const View bytes, read(block + 14, *size, content));
-    In in(bytes);
-    for (std::uint64_t i = 0; i < entries; ++i) {
-      Chunk chunk{i, in.u64(), whole, 0};
+    for (std::uint64_t i = 0; i < count; ++i) {
+      In in(bytes.subspan(static_cast<std::size_t>(place_of(i, leaf, grid) * entry_size), entry_size));
+      Chunk chunk{i, in.u64(), static_cast<std::uint32_t>(leaf.chunk_bytes), 0};
       if (client == 1) {
         const std::uint64_t stored = in.number(std::min<std::size_t>(entry_size - 12, 8));
         chunk.mask = in.u32();

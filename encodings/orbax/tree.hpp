@@ -27,6 +27,10 @@ struct TreeNode {
   std::vector<std::size_t> children{};
 };
 
+/// The member of the tree's document that is true if chunks with only the fill value are stored too, so that an absent
+/// chunk is lost. Older versions of Orbax have no such member.
+inline constexpr std::string_view stores_all_chunks = "store_array_data_equal_to_fill_value";
+
 /// Maximum depth of a tree: below the bound of modules (512).
 inline constexpr std::size_t max_tree_depth = 256;
 

@@ -64,7 +64,7 @@ Result<Storage*> ZipStorages::find(std::string_view key) {
     next_ = index_of(*entry) + 1;
     return storage(*entry);
   }
-  if (zip::has_new_directory(*directory_->source())) return lost(key);
+  if (zip::omitted_entries(*directory_->source()) != nullptr) return lost(key);
   return Error(Errc::malformed, "the file has no record for the storage").found(std::string(key.substr(0, 200)));
 }
 

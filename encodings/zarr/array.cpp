@@ -1,7 +1,10 @@
 #include "encodings/zarr/array.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/crc32c.hpp"
@@ -19,6 +22,25 @@ constexpr std::uint64_t index_bit = std::uint64_t{1} << 63;
 constexpr std::uint64_t absent = UINT64_MAX;
 /// Maximum size of the block that a stream assembles (256 MiB): a row of chunks, so that each chunk is decoded once.
 constexpr std::uint64_t max_block_bytes = std::uint64_t{256} << 20;
+
+/// Moves to the next position of a box of positions, the last axis first. Returns false after the last one.
+bool advance(std::span<Extent> at, std::span<const Extent> first, std::span<const Extent> last) {
+  for (std::size_t d = at.size(); d-- > 0;) {
+    if (at[d] < last[d]) return ++at[d], true;
+    at[d] = first[d];
+  }
+  return false;
+}
+
+/// Fills `out`, which is not empty, with copies of an element.
+void repeat(std::span<const std::byte> element, std::span<std::byte> out) {
+  constexpr std::size_t max_piece = std::size_t{16} << 10;  // stays in the first-level cache
+  std::memcpy(out.data(), element.data(), element.size());
+  for (std::size_t done = element.size(), n = 0; done < out.size(); done += n) {
+    n = std::min({done, out.size() - done, max_piece});
+    std::memcpy(out.data() + done, out.data(), n);
+  }
+}
 
 template <std::size_t size>
 void copy_strided(const std::byte* from, std::uint64_t stride, std::byte* to, std::uint64_t count) {
@@ -42,23 +64,38 @@ class ArrayLeaf {
       encoded_strides_[axis] = stride;
       stride *= array_.chunk[axis];
     }
-    for (std::size_t d = 0; d < rank; ++d) grid_.push_back(blocks_of(array_.shape[d], array_.chunk[d]));
-    if (!array_.sharded) return;
     for (std::size_t d = 0; d < rank; ++d) {
-      per_shard_.push_back(array_.shard[d] / array_.chunk[d]);
-      inner_ *= per_shard_.back();
+      per_value_.push_back(array_.sharded ? array_.shard[d] / array_.chunk[d] : 1);
+      grid_.push_back(blocks_of(array_.shape[d], array_.chunk[d]));
+      values_.push_back(blocks_of(grid_[d], per_value_[d]));
+      inner_ *= per_value_[d];
     }
+    find_values();
   }
 
   const Array& array() const noexcept { return array_; }
-  std::uint64_t stored_bytes() const noexcept { return inner_ * array_.chunk_bytes; }
-  std::uint64_t stored_chunks() const noexcept { return inner_; }
-  std::uint64_t chunks() const noexcept { return array_.bytes != 0 ? element_count(grid_).value_or(UINT64_MAX) : 0; }
+  /// Returns the bytes and the number of the chunks in a stored value.
+  std::uint64_t bytes_of_value() const noexcept { return inner_ * array_.chunk_bytes; }
+  std::uint64_t chunks_of_value() const noexcept { return inner_; }
+  std::uint64_t chunks() const noexcept { return count_of(grid_); }
+  /// Returns the number of values that the array has if no chunk is absent.
+  std::uint64_t values() const noexcept { return count_of(values_); }
+
+  /// A value of the store: a chunk, or a shard of chunks.
+  struct Present {
+    std::uint64_t number;  // row-major, in the grid of values
+    std::size_t key;
+  };
+  /// Returns the values that exist, by number.
+  std::span<const Present> present() const noexcept { return present_; }
 
   /// Fills `out` with the bytes that start at `offset`. `cache`: keeps the decoded chunks for later calls.
   Status fill(std::uint64_t offset, std::span<std::byte> out, bool cache) const {
     const std::uint64_t first = offset / item_, count = out.size() / item_;
     if (count == 0) return {};
+    if (!array_.complete && (array_.sharded || present_.size() < values())) {
+      repeat(std::span(array_.fill).first(item_), out);
+    }
     Box box{std::vector<Extent>(array_.shape.size()), array_.shape};
     return boxes(0, box, first, first + count, {out.data(), first, cache});
   }
@@ -108,8 +145,55 @@ class ArrayLeaf {
     bool cache;
   };
 
+  std::uint64_t count_of(std::span<const std::uint64_t> grid) const noexcept {
+    return array_.bytes != 0 ? element_count(grid).value_or(UINT64_MAX) : 0;
+  }
   static std::uint64_t blocks_of(std::uint64_t extent, std::uint64_t block) noexcept {
     return extent / block + (extent % block != 0 ? 1 : 0);
+  }
+
+  /// Finds the values that the store has.
+  void find_values() {
+    if (array_.bytes == 0) return;
+    const auto [first, last] = all_.store_->range(array_.path.empty() ? "" : array_.path + '/');
+    for (std::size_t key = first; key < last; ++key) {
+      if (const auto number = number_of(all_.store_->keys()[key])) present_.push_back({*number, key});
+    }
+    present_.shrink_to_fit();
+    const auto before = [](const Present& a, const Present& b) { return a.number < b.number; };
+    if (!std::is_sorted(present_.begin(), present_.end(), before)) {
+      std::sort(present_.begin(), present_.end(), before);
+    }
+  }
+
+  /// Returns the number of a value from its key: the reverse of key_of(). Returns nullopt for other keys.
+  std::optional<std::uint64_t> number_of(std::string_view key) const {
+    if (!array_.path.empty()) key.remove_prefix(array_.path.size() + 1);
+    const std::size_t rank = array_.shape.size();
+    if (rank == 0) return key == (array_.prefix ? "c" : "0") ? std::optional<std::uint64_t>(0) : std::nullopt;
+    std::uint64_t number = 0;
+    for (std::size_t d = 0; d < rank; ++d) {
+      const std::string_view before = d != 0 ? std::string_view(&array_.separator, 1) : array_.prefix ? "c" : "";
+      if (!key.starts_with(before)) return std::nullopt;
+      key.remove_prefix(before.size());
+      if (d == 0 && array_.prefix) {
+        if (!key.starts_with(array_.separator)) return std::nullopt;
+        key.remove_prefix(1);
+      }
+      std::uint64_t at = 0;
+      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), at);
+      const auto digits = static_cast<std::size_t>(end - key.data());
+      if (error != std::errc() || at >= values_[d] || (key[0] == '0' && digits != 1)) return std::nullopt;
+      key.remove_prefix(digits);
+      number = number * values_[d] + at;
+    }
+    return key.empty() ? std::optional(number) : std::nullopt;
+  }
+
+  Error absent_chunk(const std::string& name) const {
+    return Error(Errc::missing, "a chunk of the array is absent, although its writer stores all chunks")
+        .path(shortened(array_.path, 200))
+        .file(name);
   }
 
   Error wrong(const Stored& stored, std::string_view what) const {
@@ -122,12 +206,12 @@ class ArrayLeaf {
   /// Splits the elements [begin, end) of the box, whose axes before `d` have one element, into boxes. Depth: the rank.
   Status boxes(std::size_t d, Box& box, std::uint64_t begin, std::uint64_t end, const Output& out) const {
     const std::size_t rank = array_.shape.size();
-    if (d == rank) return chunks_of(box, out);
+    if (d == rank) return values_of(box, out);
     const std::uint64_t row = strides_[d];
     const auto rows = [&](std::uint64_t from, std::uint64_t to) {
       box.start[d] = from, box.length[d] = to - from;
       for (std::size_t k = d + 1; k < rank; ++k) box.start[k] = 0, box.length[k] = array_.shape[k];
-      return chunks_of(box, out);
+      return values_of(box, out);
     };
     const auto inside = [&](std::uint64_t at, std::uint64_t from, std::uint64_t to) {
       box.start[d] = at, box.length[d] = 1;
@@ -144,35 +228,70 @@ class ArrayLeaf {
     return end % row != 0 ? inside(to, 0, end % row) : Status();
   }
 
-  Status chunks_of(const Box& box, const Output& out) const {
+  /// Copies the stored values that contain a part of the box.
+  Status values_of(const Box& box, const Output& out) const {
     const std::size_t rank = box.start.size();
     std::vector<Extent> first(rank), last(rank);
     for (std::size_t d = 0; d < rank; ++d) {
-      first[d] = box.start[d] / array_.chunk[d];
-      last[d] = (box.start[d] + box.length[d] - 1) / array_.chunk[d];
+      const std::uint64_t extent = per_value_[d] * array_.chunk[d];
+      first[d] = box.start[d] / extent;
+      last[d] = (box.start[d] + box.length[d] - 1) / extent;
+    }
+    // The values of a row have consecutive numbers, so that absent ones take no time.
+    const std::uint64_t row = rank != 0 ? last.back() - first.back() : 0;
+    if (rank != 0) last.back() = first.back();
+    std::vector<Extent> at = first;
+    do {
+      std::uint64_t begin = 0;
+      for (std::size_t d = 0; d < rank; ++d) begin = begin * values_[d] + at[d];
+      STELE_TRY(row_of(at, begin, begin + row, box, out));
+    } while (advance(at, first, last));
+    return {};
+  }
+
+  /// Copies the values with the numbers `begin` to `last`, of which the first is at `at`.
+  Status row_of(std::vector<Extent> at, std::uint64_t begin, std::uint64_t last, const Box& box,
+                const Output& out) const {
+    const auto before = [](const Present& value, std::uint64_t number) { return value.number < number; };
+    std::uint64_t next = begin;
+    for (auto value = std::lower_bound(present_.begin(), present_.end(), begin, before);
+         value != present_.end() && value->number <= last; ++value, ++next) {
+      if (array_.complete && value->number != next) break;
+      if (!at.empty()) at.back() += value->number - std::exchange(begin, value->number);
+      STELE_TRY(copy_value(at, value->key, box, out));
+    }
+    if (!array_.complete || next > last) return {};
+    if (!at.empty()) at.back() += next - begin;
+    return absent_chunk(all_.store_->name() + '/' + key_of(at));
+  }
+
+  /// Copies the chunks of a value that contain a part of the box.
+  Status copy_value(std::span<const Extent> value, std::size_t key, const Box& box, const Output& out) const {
+    const std::size_t rank = box.start.size();
+    std::vector<Extent> first(rank), last(rank);
+    for (std::size_t d = 0; d < rank; ++d) {
+      const Extent begin = value[d] * per_value_[d];
+      first[d] = std::max(begin, box.start[d] / array_.chunk[d]);
+      last[d] = std::min(begin + per_value_[d] - 1, (box.start[d] + box.length[d] - 1) / array_.chunk[d]);
     }
     std::vector<Extent> at = first;
     Box part{std::vector<Extent>(rank), std::vector<Extent>(rank)};
-    for (bool more = true; more;) {
-      STELE_TRY_ASSIGN(const auto chunk, find_chunk(at, out.cache));
+    do {
+      STELE_TRY_ASSIGN(const auto chunk, find_chunk(at, value, key, out.cache));
+      if (chunk == nullptr) continue;  // has the fill value
       for (std::size_t d = 0; d < rank; ++d) {
         const Extent begin = at[d] * array_.chunk[d];
         part.start[d] = std::max(begin, box.start[d]);
         const Extent room = array_.chunk[d] - (part.start[d] - begin);
         part.length[d] = std::min(room, box.start[d] + box.length[d] - part.start[d]);
       }
-      copy(chunk.get(), at, part, out);
-      more = false;
-      for (std::size_t d = rank; d-- > 0 && !more;) {
-        more = at[d] < last[d];
-        at[d] = more ? at[d] + 1 : first[d];
-      }
-    }
+      copy(*chunk, at, part, out);
+    } while (advance(at, first, last));
     return {};
   }
 
-  /// Copies a part of a chunk, or the fill value if it is null.
-  void copy(const Bytes* chunk, std::span<const Extent> at, const Box& part, const Output& out) const {
+  /// Copies a part of a chunk.
+  void copy(const Bytes& chunk, std::span<const Extent> at, const Box& part, const Output& out) const {
     const std::size_t rank = part.start.size();
     const std::size_t inner = rank - 1;
     std::vector<Extent> row(part.start.begin(), part.start.end());
@@ -183,12 +302,8 @@ class ArrayLeaf {
         to += row[d] * strides_[d];
         from += (row[d] - at[d] * array_.chunk[d]) * encoded_strides_[d];
       }
-      std::byte* const target = out.bytes + (to - out.first) * item_;
-      if (chunk != nullptr) {
-        copy_run(chunk->data() + from, rank != 0 ? encoded_strides_[inner] : item_, target, run);
-      } else {
-        copy_run(array_.fill.data(), 0, target, run);
-      }
+      copy_run(chunk.data() + from, rank != 0 ? encoded_strides_[inner] : item_, out.bytes + (to - out.first) * item_,
+               run);
       more = false;
       for (std::size_t d = rank == 0 ? 0 : inner; d-- > 0 && !more;) {
         more = row[d] + 1 < part.start[d] + part.length[d];
@@ -216,19 +331,17 @@ class ArrayLeaf {
     }
   }
 
-  /// Returns a decoded chunk; null if it is absent.
-  Result<std::shared_ptr<const Bytes>> find_chunk(std::span<const Extent> at, bool cache) const {
+  /// Returns a decoded chunk of the value with this position and key; null if the value is a shard that lacks it.
+  Result<std::shared_ptr<const Bytes>> find_chunk(std::span<const Extent> at, std::span<const Extent> value,
+                                                  std::size_t key, bool cache) const {
     std::uint64_t number = 0;
     for (std::size_t d = 0; d < at.size(); ++d) number = number * grid_[d] + at[d];
     if (auto known = all_.cached(this, number)) return known;
-    std::vector<Extent> value(at.begin(), at.end());
-    for (std::size_t d = 0; d < per_shard_.size(); ++d) value[d] /= per_shard_[d];
-    const auto key = all_.store_->find(key_of(value));
-    if (!key) return std::shared_ptr<const Bytes>();
-    STELE_TRY_ASSIGN(Stored stored, all_.store_->open(*key));
+    STELE_TRY_ASSIGN(Stored stored, all_.store_->open(key));
     if (array_.sharded) {
-      STELE_TRY_ASSIGN(const bool present, find_in_shard(at, value, stored));
-      if (!present) return std::shared_ptr<const Bytes>();
+      STELE_TRY_ASSIGN(const bool found, find_in_shard(at, value, stored));
+      if (!found && array_.complete) return absent_chunk(stored.source->name());
+      if (!found) return std::shared_ptr<const Bytes>();
     }
     STELE_TRY_ASSIGN(Bytes decoded, decoded_chunk(stored));
     if (array_.big_endian) {
@@ -245,8 +358,8 @@ class ArrayLeaf {
   Result<bool> find_in_shard(std::span<const Extent> at, std::span<const Extent> shard, Stored& stored) const {
     std::uint64_t number = 0, inner = 0;
     for (std::size_t d = 0; d < at.size(); ++d) {
-      number = number * blocks_of(array_.shape[d], array_.shard[d]) + shard[d];
-      inner = inner * per_shard_[d] + at[d] % per_shard_[d];
+      number = number * values_[d] + shard[d];
+      inner = inner * per_value_[d] + at[d] % per_value_[d];
     }
     auto index = all_.cached(this, number | index_bit);
     if (index == nullptr) {
@@ -311,8 +424,10 @@ class ArrayLeaf {
   std::vector<std::uint64_t> strides_;          // of the array, in elements
   std::vector<std::uint64_t> encoded_strides_;  // of a chunk, in bytes
   std::vector<std::uint64_t> grid_;             // number of chunks along each axis
-  std::vector<std::uint64_t> per_shard_;        // number of chunks in a shard along each axis; empty: no shards
+  std::vector<std::uint64_t> per_value_;        // number of chunks in a stored value along each axis
+  std::vector<std::uint64_t> values_;           // number of stored values along each axis
   std::uint64_t inner_ = 1;                     // number of chunks in a stored value
+  std::vector<Present> present_;
 };
 
 namespace {
@@ -345,32 +460,34 @@ Result<Provider> Arrays::add(Array& array, IndexBudget& memory) {
   copy.dimension_names = Value();
   auto leaf = std::make_unique<const ArrayLeaf>(*this, std::move(copy));
   const Array& kept = leaf->array();
+  const std::uint64_t values = leaf->present().size();
+  if (!memory.take(sizeof(ArrayLeaf::Present) * values)) {
+    return index_error("the arrays need more memory than the size of their metadata allows");
+  }
   // The chunks' files may be few and small while the shape is large.
-  const std::uint64_t unit = leaf->stored_bytes();
+  const std::uint64_t unit = leaf->bytes_of_value();
   constexpr std::uint64_t small = std::uint64_t{1} << 20;
-  const auto [first, last] = store_->range(kept.path.empty() ? "" : kept.path + '/');
-  const std::uint64_t values = last - first;
   std::uint64_t decoded = 0;
   if (unit <= small) {
     decoded = add_scaled(0, values, unit);
   } else {
-    for (std::size_t key = first; key < last && decoded < kept.bytes; ++key) {
-      const std::string& name = store_->keys()[key];
-      if (name.ends_with(v3_key) || name.ends_with(array_key) || name.ends_with(attributes_key)) continue;
-      STELE_TRY_ASSIGN(const Stored stored, store_->open(key));
+    for (const ArrayLeaf::Present& value : leaf->present()) {
+      if (decoded >= kept.bytes) break;
+      STELE_TRY_ASSIGN(const Stored stored, store_->open(value.key));
       std::uint64_t most = stored.size;
       for (std::size_t i = kept.codecs.size(); i-- > 0;) most = max_decoded(kept.codecs[i], most);
       decoded = add_scaled(decoded, 1, !kept.sharded ? std::min(most, unit) : most);
     }
   }
-  const std::uint64_t present_chunks = add_scaled(0, values, leaf->stored_chunks());
-  const std::uint64_t chunks = leaf->chunks() - std::min(leaf->chunks(), present_chunks);
+  const std::uint64_t chunks =
+      leaf->chunks() - std::min(leaf->chunks(), add_scaled(0, values, leaf->chunks_of_value()));
   const std::uint64_t bytes = kept.bytes - std::min(kept.bytes, decoded);
   if (chunks > absent_chunks_ || bytes > absent_bytes_) {
     array.unreadable = "an array of " + std::to_string(kept.bytes) + " bytes, most of whose chunks are absent";
     return Provider();
   }
   absent_chunks_ -= chunks, absent_bytes_ -= bytes;
+  if (!kept.complete && values < leaf->values()) note_absent(kept, leaf->values() - values, leaf->values());
   capacity_ = add_scaled(capacity_, 1, std::min(decoded, kept.bytes));
   if (is_plain(kept)) {
     const auto key = store_->find(leaf->key_of(std::vector<Extent>(rank)));
@@ -385,6 +502,15 @@ Result<Provider> Arrays::add(Array& array, IndexBudget& memory) {
   }
   arrays_.push_back(std::move(leaf));
   return Provider{&chunk_ops, arrays_.back().get(), 0};
+}
+
+void Arrays::note_absent(const Array& array, std::uint64_t absent_values, std::uint64_t values) {
+  constexpr std::size_t max_notes = 64;
+  if (notes_.size() > max_notes) return;
+  std::string note = std::to_string(absent_values) + " of " + std::to_string(values) +
+                     (array.sharded ? " shards" : " chunks") + " of " + shortened(array.path, 200) +
+                     " are absent: their elements are the fill value";
+  notes_.push_back(notes_.size() < max_notes ? std::move(note) : "chunks of more arrays are absent");
 }
 
 std::shared_ptr<const Bytes> Arrays::cached(const ArrayLeaf* array, std::uint64_t number) const {

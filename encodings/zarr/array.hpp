@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "encodings/zarr/metadata.hpp"
@@ -30,6 +31,8 @@ class Arrays {
   Result<Provider> add(Array& array, IndexBudget& memory);
   /// Returns the number of bytes to which the stored chunks can decode.
   std::uint64_t capacity() const noexcept { return capacity_; }
+  /// Returns a note for each array that lacks chunks, except those whose chunks must all exist (Array::complete).
+  const std::vector<std::string>& notes() const noexcept { return notes_; }
 
  private:
   friend class ArrayLeaf;
@@ -46,12 +49,14 @@ class Arrays {
   /// elements that take years to read.
   static constexpr std::uint64_t max_absent_bytes = std::uint64_t{16} << 30, max_absent_chunks = std::uint64_t{4} << 20;
 
+  void note_absent(const Array& array, std::uint64_t absent_values, std::uint64_t values);
   std::shared_ptr<const Bytes> cached(const ArrayLeaf* array, std::uint64_t number) const;
   void keep(const ArrayLeaf* array, std::uint64_t number, std::shared_ptr<const Bytes> bytes) const;
 
   std::shared_ptr<const Store> store_;
   std::vector<std::unique_ptr<const ArrayLeaf>> arrays_;
   std::vector<SourcePtr> sources_;
+  std::vector<std::string> notes_;
   std::uint64_t capacity_ = 0;
   std::uint64_t absent_bytes_ = max_absent_bytes, absent_chunks_ = max_absent_chunks;  // that may still be absent
   mutable std::mutex mutex_;

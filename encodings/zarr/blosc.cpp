@@ -8,14 +8,15 @@
 #include <cstring>
 #include <string>
 
+#include "base/byte_planes.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
-#include "stele/precision/shuffle.hpp"
 
 namespace stele::inline v0::detail::zarr {
 namespace {
 
 constexpr std::size_t header_bytes = 16;
+constexpr std::size_t max_parts = 16, min_part = 128;  // of a block: a part for each byte of an element, and its bytes
 enum Flags : unsigned { shuffled = 1, stored = 2, bits_shuffled = 4, delta = 8, not_split = 16 };
 
 Error broken_frame(std::string_view found) {
@@ -126,7 +127,9 @@ Result<std::size_t> blosc_decode(std::span<const std::byte> in, std::span<std::b
     const std::span<std::byte> to = out.subspan(i * block, std::min(block, size - i * block));
     const bool shuffle = (flags & shuffled) != 0 && width > 1, bits = !shuffle && (flags & bits_shuffled) != 0;
     const std::span<std::byte> made = shuffle || bits ? shuffled_block.span().first(to.size()) : to;
-    const std::size_t parts = (flags & not_split) == 0 && to.size() == block ? width : 1;
+    // Versions before the flag split by these numbers alone.
+    const bool splits = (flags & not_split) == 0 && width <= max_parts && block / width >= min_part;
+    const std::size_t parts = splits && to.size() == block ? width : 1;
     if (made.size() % parts != 0) return broken_frame("a block that cannot be split");
     const std::size_t part = made.size() / parts;
     std::size_t at = load_le<std::uint32_t>(in.data() + header_bytes + 4 * i);
@@ -140,7 +143,7 @@ Result<std::size_t> blosc_decode(std::span<const std::byte> in, std::span<std::b
     }
     const std::size_t whole = to.size() / width * width;
     if (shuffle) {
-      unshuffle_bytes(made.data(), to.data(), to.size() / width, width);
+      join_byte_planes(made.data(), to.data(), to.size() / width, width);
       std::copy(made.begin() + static_cast<std::ptrdiff_t>(whole), made.end(),
                 to.begin() + static_cast<std::ptrdiff_t>(whole));
     } else if (bits) {

@@ -4,7 +4,8 @@
 //     are not split; the upper three bits: 0 blosclz, 1 LZ4, 2 snappy, 3 zlib, 4 zstd), u8 size of an element.
 //  2. u32 decoded bytes, u32 bytes of a block, u32 bytes of the frame.
 //  3. If stored: the bytes. Otherwise i32 offsets of the blocks, then the blocks: one part, or one for each byte of an
-//     element: i32 size, and the data, which are stored if they have the decoded size.
+//     element, unless the block is the last and shorter, has fewer than 128 elements, or elements of more than 16
+//     bytes. A part: i32 size, and the data, which are stored if they have the decoded size.
 //
 // Own code: the inner codecs but LZ4 are linked already, and LZ4's blocks take 30 lines.
 #pragma once

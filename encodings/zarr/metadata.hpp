@@ -45,6 +45,7 @@ struct Array {
   bool index_crc = false;                    // a shard's index has a CRC-32C
   bool index_first = false;                  // a shard's index is at its start
   std::array<std::byte, 16> fill{};          // the element of absent chunks, little-endian
+  bool complete = false;                     // the array's writer stores all chunks: an absent one is lost
   bool prefix = false;                       // keys of chunks begin with "c"
   char separator = '.';                      // between the numbers in keys of chunks
   std::string unreadable{};                  // the reason why the elements cannot be read; else empty

@@ -176,21 +176,6 @@ const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fie
 
 bool is_folder(const Entry& entry) { return entry.name.ends_with('/'); }
 
-/// Checks an entry on its own. Returns the error.
-std::pair<Errc, const char*> fault(const Entry& entry) {
-  if (const char* why = bad_name(entry.name)) return {Errc::malformed, why};
-  if (is_encrypted(entry)) return {Errc::none, nullptr};  // has extra bytes for the key, and sizes of other bytes
-  if (entry.method == stored && entry.size != entry.compressed) {
-    return {Errc::malformed, "the stored entry has two different sizes"};
-  }
-  if (entry.method == deflated &&
-      entry.size / max_deflate_ratio + (entry.size % max_deflate_ratio != 0) > entry.compressed) {
-    return {Errc::limit, "the entry's bytes cannot inflate to its size"};
-  }
-  if (is_folder(entry) && entry.size != 0) return {Errc::malformed, "the folder entry has content"};
-  return {Errc::none, nullptr};
-}
-
 /// Reads the records of the directory in order.
 class RecordReader {
  public:
@@ -253,6 +238,20 @@ const char* bad_name(std::string_view name) noexcept {
     if (more) name.remove_prefix(slash + 1);
   }
   return nullptr;
+}
+
+std::pair<Errc, const char*> fault(const Entry& entry) noexcept {
+  if (const char* why = bad_name(entry.name)) return {Errc::malformed, why};
+  if (is_encrypted(entry)) return {Errc::none, nullptr};  // has extra bytes for the key, and sizes of other bytes
+  if (entry.method == stored && entry.size != entry.compressed) {
+    return {Errc::malformed, "the stored entry has two different sizes"};
+  }
+  if (entry.method == deflated &&
+      entry.size / max_deflate_ratio + (entry.size % max_deflate_ratio != 0) > entry.compressed) {
+    return {Errc::limit, "the entry's bytes cannot inflate to its size"};
+  }
+  if (is_folder(entry) && entry.size != 0) return {Errc::malformed, "the folder entry has content"};
+  return {Errc::none, nullptr};
 }
 
 bool is_encrypted(const Entry& entry) noexcept { return (entry.flags & encryption_flags) != 0; }

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "io/continued.hpp"
+#include "json/json.hpp"
 #include "records.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
+#include "zip.hpp"
 
 namespace stele::inline v0::detail::zip {
 namespace {
@@ -21,7 +23,12 @@ constexpr std::size_t narrow_descriptor = 16, wide_descriptor = 24;
 /// The original's entries and the new directory after them.
 class Rebuilt final : public Continued {
  public:
-  using Continued::Continued;
+  Rebuilt(SourcePtr source, std::uint64_t end, std::string directory, std::vector<Omitted> omitted)
+      : Continued(std::move(source), end, std::move(directory)), omitted_(std::move(omitted)) {}
+  const std::vector<Omitted>& omitted() const noexcept { return omitted_; }
+
+ private:
+  std::vector<Omitted> omitted_;
 };
 
 template <class T>
@@ -153,10 +160,28 @@ void put_end(std::string& to, std::uint64_t offset, std::uint64_t count) {
   put(to, wide), put(to, wide), put(to, std::uint16_t{0});
 }
 
+/// Returns the reason why a directory cannot have the entry, or nullptr.
+const char* refusal(const Found& found) {
+  if (found.end == 0) return "the file ends inside the entry";
+  Entry entry;
+  entry.name = found.name;
+  entry.compressed = found.compressed;
+  entry.size = found.size;
+  entry.method = found.method;
+  entry.flags = found.flags;
+  return fault(entry).second;
+}
+
+Omitted omitted_entry(const Found& entry, const char* why) {
+  std::string name = json::valid_utf8(entry.name) ? entry.name : json::coded_key(entry.name);
+  return {name.empty() ? "(no name)" : std::move(name), why, entry.end == 0};
+}
+
 }  // namespace
 
-Result<SourcePtr> with_new_directory(SourcePtr source, std::string& cut) {
+Result<SourcePtr> with_new_directory(SourcePtr source) {
   Scanner scanner(*source);
+  std::vector<Omitted> omitted;
   std::string directory;
   std::set<std::string, std::less<>> names;
   std::uint64_t end = 0;
@@ -165,18 +190,21 @@ Result<SourcePtr> with_new_directory(SourcePtr source, std::string& cut) {
     if (!header) break;
     STELE_TRY_ASSIGN(const auto entry, scanner.entry(*header));
     if (!entry) break;
-    if (entry->end == 0) {
-      cut = entry->name;
-      break;
-    }
+    const char* why = refusal(*entry);
+    if (why == nullptr && !names.insert(entry->name).second) why = "an earlier entry has the same name";
+    if (why != nullptr) omitted.push_back(omitted_entry(*entry, why));
+    if (entry->end == 0) break;
     at = end = entry->end;
-    if (bad_name(entry->name) == nullptr && names.insert(entry->name).second) put_record(directory, *entry, *header);
+    if (why == nullptr) put_record(directory, *entry, *header);
   }
   if (names.empty()) return Error(Errc::malformed, "the zip file has no complete entry").file(source->name());
   put_end(directory, end, names.size());
-  return SourcePtr(std::make_shared<Rebuilt>(std::move(source), end, std::move(directory)));
+  return SourcePtr(std::make_shared<Rebuilt>(std::move(source), end, std::move(directory), std::move(omitted)));
 }
 
-bool has_new_directory(const Source& source) noexcept { return dynamic_cast<const Rebuilt*>(&source) != nullptr; }
+const std::vector<Omitted>* omitted_entries(const Source& source) noexcept {
+  const auto* const rebuilt = dynamic_cast<const Rebuilt*>(&source);
+  return rebuilt != nullptr ? &rebuilt->omitted() : nullptr;
+}
 
 }  // namespace stele::inline v0::detail::zip

@@ -2,17 +2,26 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
 namespace stele::inline v0::detail::zip {
 
+/// An entry of the original file that a new directory cannot have.
+struct Omitted {
+  std::string name;  // valid UTF-8
+  std::string reason;
+  bool cut = false;  // the file ends inside the entry
+};
+
 /// Returns the file with a new directory of the entries whose local header and bytes are complete, which the function
-/// finds by reading the local headers in order. Omits entries with an invalid name or the name of an earlier entry.
-/// Sets `cut` to the name of the entry in whose bytes the file ends, if there is one. Errors: malformed (no entry), io.
-Result<SourcePtr> with_new_directory(SourcePtr source, std::string& cut);
-/// Returns true for a source of with_new_directory(): entries of the original may be missing.
-bool has_new_directory(const Source& source) noexcept;
+/// finds by reading the local headers in order. Omits entries that Directory refuses, those with the name of an earlier
+/// entry, and the one in whose bytes the file ends. Errors: malformed (no entry), io.
+Result<SourcePtr> with_new_directory(SourcePtr source);
+/// Returns the omitted entries of a source of with_new_directory(), or nullptr for other sources. Entries whose headers
+/// are damaged or missing are not listed.
+const std::vector<Omitted>* omitted_entries(const Source& source) noexcept;
 
 }  // namespace stele::inline v0::detail::zip

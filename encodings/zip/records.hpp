@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
+
+#include "stele/errc.hpp"
 
 namespace stele::inline v0::detail::zip {
 
@@ -31,5 +34,9 @@ inline constexpr std::uint16_t utf8_flag = 1U << 11;
 
 /// Returns the reason why a name is invalid, or nullptr if it is valid. A folder's name ends with a slash.
 const char* bad_name(std::string_view name) noexcept;
+
+struct Entry;
+/// Returns the error for which Directory refuses an entry, whatever its place in the file; nullptr if there is none.
+std::pair<Errc, const char*> fault(const Entry& entry) noexcept;
 
 }  // namespace stele::inline v0::detail::zip

@@ -160,11 +160,27 @@ Snapshot without_padding(const Snapshot& snapshot) {
 
 Result<Recovered> recover_file(const SourcePtr& source, const LoadOptions& options, bool may_be_index);
 /// Returns the source of a zip file with a directory made from the headers of its entries.
-Result<SourcePtr> with_new_directory(const SourcePtr& source, [[maybe_unused]] std::string& cut) {
+Result<SourcePtr> with_new_directory(const SourcePtr& source) {
 #ifdef STELE_ZIP
-  return detail::zip::with_new_directory(source, cut);
+  return detail::zip::with_new_directory(source);
 #else
   return Error(Errc::unsupported, "this build has no format of zip files").file(source->name());
+#endif
+}
+
+/// Adds a note for each entry that a new directory lacks.
+void note_omitted([[maybe_unused]] const Source& rebuilt, [[maybe_unused]] std::vector<std::string>& notes) {
+#ifdef STELE_ZIP
+  constexpr std::size_t max_notes = 100;
+  const auto* const omitted = detail::zip::omitted_entries(rebuilt);
+  for (std::size_t i = 0; omitted != nullptr && i < omitted->size(); ++i) {
+    if (i == max_notes) {
+      notes.push_back(std::to_string(omitted->size() - i) + " more entries are lost");
+      return;
+    }
+    const auto& [name, reason, cut] = (*omitted)[i];
+    notes.push_back(cut ? "the file ends inside the entry " + name : "the entry " + name + " is lost: " + reason);
+  }
 #endif
 }
 
@@ -202,12 +218,12 @@ Result<Recovered> recover_as(const Format& format, const SourcePtr& source, cons
     if (source->size() >= sizeof head) STELE_TRY(source->read_at(0, head));
     const std::string_view text(reinterpret_cast<const char*>(head), sizeof head);
     if (text == "PK\3\4") {
-      std::string cut;
-      STELE_TRY_ASSIGN(const SourcePtr rebuilt, with_new_directory(source, cut));
-      opened = detail::open({&format}, rebuilt, options);
+      const auto rebuilt = with_new_directory(source);
+      if (!rebuilt) return error;
+      opened = detail::open({&format}, *rebuilt, options);
       if (!opened) return error;
-      made.notes.emplace_back("the directory of the zip file is damaged: its entries were found by their headers");
-      if (!cut.empty()) made.notes.push_back("the file ends inside the entry " + cut);
+      made.notes.emplace_back("the file's directory is refused: its entries were found by their headers");
+      note_omitted(**rebuilt, made.notes);
     } else if (text[0] == '{' && may_be_index) {
       auto set = recover_shards(source, options, made.notes);
       if (!set) return error;

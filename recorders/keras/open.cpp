@@ -159,7 +159,7 @@ class Reader {
       memory_.admit(extras->second.size(), index_rate::index);
     }
     STELE_TRY(finish_names(builder_, std::move(metadata_), memory_));
-    skipped_attributes_.leave_out(builder_.data(), "attributes without numbers or texts");
+    skipped_attributes_.leave_out(builder_.data(), "attributes that are not real numbers or texts");
     skipped_entries_.leave_out(builder_.data(), "files of the model");
     if (in_order_) builder_.set_in_order();
     builder_.keep(source_);

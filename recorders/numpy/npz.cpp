@@ -1,12 +1,15 @@
 // Opens .npz files.
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "arrays.hpp"
 #include "base/entry_names.hpp"
 #include "base/limits.hpp"
+#include "encodings/zip/rebuild.hpp"
 #include "encodings/zip/zip.hpp"
 #include "io/os/os.hpp"
 #include "own_entry.hpp"
@@ -60,7 +63,11 @@ class NpzReader {
       if (entry.name == own_entry) continue;
       STELE_TRY(read_array(entry, heads));
     }
-    STELE_TRY(check_own_entry());
+    if (const auto* const omitted = zip::omitted_entries(*source_)) {
+      for (const zip::Omitted& entry : *omitted) STELE_TRY(add_omitted(entry));
+    } else {
+      STELE_TRY(check_own_entry());
+    }
     return finish();
   }
 
@@ -212,6 +219,26 @@ class NpzReader {
     return {};
   }
 
+  /// Adds an entry that a recovered file has lost.
+  Status add_omitted(const zip::Omitted& entry) {
+    if (entry.name == own_entry) return {};
+    std::string key = entry.name;
+    if (key.ends_with(ending)) key.resize(key.size() - ending.size());
+    if (const auto own = own_.names.find(key); own != own_.names.end()) key = own->second;
+    const zip::Directory& directory = *file_->directory;
+    std::string name = key;
+    // Entries may have the same name. A number is tried once, so that many such entries take linear time.
+    for (std::size_t& number = lost_numbers_.try_emplace(key, 1).first->second;
+         directory.find(name) != nullptr || directory.find(name + std::string(ending)) != nullptr ||
+         !lost_names_.insert(name).second;) {
+      name = key + " (" + std::to_string(++number) + ")";
+    }
+    constexpr std::uint64_t per_name = 256;
+    if (!memory_.take(unreadable_memory + per_name + entry.reason.size() + 4 * name.size())) return too_much();
+    arrays_.add_unreadable(arrays_.builder().intern(name), entry.reason, 0, Provider());
+    return {};
+  }
+
   Status check_own_entry() {
     if (names_used_ != own_.names.size() || dtypes_used_ != own_.dtypes.size()) {
       return Error(Errc::malformed, "__stele__ names an array that the file does not have").file(source_->name());
@@ -234,6 +261,8 @@ class NpzReader {
   Arrays arrays_;
   OwnEntry own_;
   Bytes own_bytes_, buffer_;
+  std::set<std::string> lost_names_;
+  std::map<std::string, std::size_t> lost_numbers_;
   std::size_t names_used_ = 0, dtypes_used_ = 0;
   bool compressed_ = false;
 };

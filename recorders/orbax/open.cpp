@@ -19,6 +19,7 @@
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/fill.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/provider.hpp"
 #include "snapshot/skipped.hpp"
@@ -36,6 +37,9 @@ namespace {
 using zarr::Array;
 using zarr::Arrays;
 using zarr::Store;
+
+/// The beginning of the reason why an entry of the tree without data is unreadable.
+constexpr std::string_view lacks_data = "the checkpoint lacks the data of this ";
 
 /// Returns a name of the store as a path: its parts are separated by dots or slashes.
 std::string path_of(std::string_view name) {
@@ -174,6 +178,9 @@ class Reader {
     if (has(prefix, tree_file)) {
       STELE_TRY_ASSIGN(const Value document, json_of(prefix + std::string(tree_file)));
       STELE_TRY_ASSIGN(nodes_, read_tree(document, memory_));
+      if (const Value* const all = document.find(stores_all_chunks); all != nullptr && all->as_bool() != nullptr) {
+        for (auto& [name, array] : by_name_) array.complete = *all->as_bool();
+      }
       strings_ = Value();
       if (has(prefix, strings_file)) {
         STELE_TRY_ASSIGN(strings_, json_of(prefix + std::string(strings_file)));
@@ -190,6 +197,8 @@ class Reader {
       }
     }
     capacity_ = add_scaled(capacity_, 1, arrays_->capacity());
+    std::vector<std::string>& notes = builder_.data().notes;
+    notes.insert(notes.end(), arrays_->notes().begin(), arrays_->notes().end());
     return {};
   }
 
@@ -300,8 +309,7 @@ class Reader {
     const auto found = by_name_.find(node.key);
     if (found == by_name_.end()) {
       STELE_TRY(take(unreadable_memory));
-      add_unreadable(builder_, name,
-                     "the checkpoint lacks the data of this " + (node.type.empty() ? "leaf" : node.type));
+      add_unreadable(builder_, name, std::string(lacks_data) + (node.type.empty() ? "leaf" : node.type));
       return {};
     }
     Array array = std::move(found->second);
@@ -371,6 +379,19 @@ Result<Snapshot> OrbaxFormat::open(SourcePtr source, const OpenContext& context)
         .hint("open the folder");
   }
   return detail::orbax::Reader(source, context).run();
+}
+
+Result<Report> OrbaxFormat::verify(SourcePtr source, const OpenContext& context) const {
+  STELE_TRY_ASSIGN(const Snapshot snapshot, open(source, context));
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    const std::string_view reason = detail::unreadable(leaf);
+    if (!reason.starts_with(detail::orbax::lacks_data)) continue;
+    return Error(Errc::missing, std::string(reason)).path(leaf.path()).file(source->name());
+  }
+  STELE_TRY_ASSIGN(Report report, detail::verify_leaves(snapshot, context.options()));
+  detail::add_unchecked_contents(report);
+  return report;
 }
 
 Status OrbaxFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {

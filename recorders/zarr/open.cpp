@@ -60,13 +60,16 @@ class Reader {
     Skipped skipped;
     for (Group& group : found.groups) {
       if (group.path.empty()) {
+        if (group.attributes.as_string() != nullptr) skipped.add("the root: attributes that are not JSON");
         root_attributes(std::move(group.attributes), metadata);
-      } else if (const auto* map = group.attributes.as_map(); map != nullptr && !map->empty()) {
+      } else if (const auto* map = group.attributes.as_map();
+                 map != nullptr ? !map->empty() : !group.attributes.is_null()) {
         skipped.add(group.path);
       }
     }
     if (builder_.data().flat) STELE_TRY(finish_names(builder_, std::move(metadata), memory_));
     skipped.leave_out(builder_.data(), "attributes of groups");
+    builder_.data().notes = arrays_->notes();
     builder_.set_capacity(std::max<std::uint64_t>(arrays_->capacity(), 1));
     builder_.keep(arrays_);
     return in_host_order(builder_.finish());

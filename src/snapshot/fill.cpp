@@ -362,6 +362,7 @@ Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& option
   STELE_TRY(check_leaves(snapshot, options, meter, which));
   Report report;
   add_unreadable_rows(snapshot, report);
+  for (const std::string& note : snapshot.notes()) report.add(Report::What::unchecked, note, "");
   return report;
 }
 

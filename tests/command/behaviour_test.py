@@ -776,6 +776,21 @@ class Check(InFolder):
         self.assertEqual([row["name"] for row in found["lost"]], ["README.md"])
         self.assertEqual(found["recovered"], 7)
 
+    def test_repair_lists_entries_that_zip_files_cannot_have(self):
+        file = self.path("t.npz")
+        succeed("convert", DIGITS_ST, file, "--allow-loss")
+        content = file.read_bytes()
+        for old, name, path in ((b"hidden.0.bias.npy", b"hidden\\0.bias.npy", "hidden\\0.bias"),
+                                (b"hidden.0.bias.npy", b"../den.0.bias.npy", "../den.0.bias"),
+                                (b"normalize.scale.npy", b"hidden.1.weight.npy", "hidden.1.weight (2)")):
+            with self.subTest(path):
+                file.write_bytes(content.replace(old, name))
+                self.assertNotEqual(run("verify", file)[0], 0)
+                found = document("repair", file, self.path("r.npz"), status=1)
+                self.assertEqual(([row["name"] for row in found["lost"]], found["recovered"]), ([path], 6))
+                self.assertIn(f"the entry {name.decode()} is lost", found["notes"][1])
+                self.assertIn(b"recovered 6 of 7 tensors", run("repair", file, self.path("again.npz"))[1])
+
     def test_repair_of_a_part_of_a_damaged_file(self):
         cut = self.path("t.safetensors")
         cut.write_bytes(DIGITS_ST.read_bytes()[:-4])

@@ -24,6 +24,8 @@ class STELE_EXPORT OrbaxFormat final : public Format {
   bool opens(bool /*folder*/) const noexcept override { return true; }
   bool recognises_folder(const Bundle& folder) const override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  /// Also returns an error (missing) if the checkpoint lacks the data of an entry.
+  Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
   /// Returns an error (unsupported), because the format is read-only.
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
 };

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "snapshot/data.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -214,6 +215,61 @@ TEST_CASE("keras: a file of the newest version of HDF5") {
   CHECK(*s.properties().find("list") == Value(Value::List{Value(1), Value(2)}));
 }
 
+TEST_CASE("keras: every index of chunks, with every maximum size and filter") {
+  const std::string file = golden("chunks.h5");
+  const Snapshot s = good(Hdf5Recorder<>().open(bytes_of(file)));
+  std::size_t compared = 0;
+  for (std::size_t i = 0; i < s.leaf_count(); ++i) {
+    const LeafView leaf = s.leaf(i);
+    const std::string path = leaf.path();
+    CAPTURE(path);
+    if (path.starts_with("open.")) {
+      CHECK(unreadable_reason(leaf) == "a dataset with an extensible index of chunks");
+      continue;
+    }
+    std::vector<float> expected(leaf.size());
+    for (std::size_t k = 0; k < expected.size(); ++k) expected[k] = static_cast<float>(k);
+    CHECK(numbers(s, path) == expected);
+    float some[2];
+    good(leaf.read(4 * (expected.size() - 3), std::as_writable_bytes(std::span(some))));
+    CHECK(some[1] == expected[expected.size() - 2]);
+    ++compared;
+  }
+  CHECK(compared == 9 * 6);
+}
+
+TEST_CASE("keras: what is no tensor and no attribute of stele is listed") {
+  const std::string file = golden("others.h5");
+  const Snapshot s = good(Hdf5Recorder<>().open(bytes_of(file)));
+  CHECK(numbers(s, "w") == std::vector<float>{0, 1, 2});
+  CHECK(good(content(*s.find("colours"))) == "\0\1"s);
+  const std::pair<const char*, const char*> reasons[] = {
+      {"pair", "a dataset of compound elements"},
+      {"nested", "a dataset of compound elements"},
+      {"rows", "a dataset of compound elements"},
+      {"halves", "a dataset of compound elements"},
+      {"lists", "a dataset of lists of variable length"},
+      {"references", "a dataset of references"},
+      {"type", "a named datatype"},
+  };
+  for (const auto& reason : reasons) {
+    CAPTURE(reason.first);
+    CHECK(unreadable_reason(*s.find(reason.first)) == reason.second);
+  }
+  const Value& p = s.properties();
+  CHECK(p.as_map()->size() == 3);
+  CHECK(*p.find("w@unit") == Value("m"));
+  CHECK(*p.find("w@half") == Value(0.5));
+  CHECK(*p.find("w@colour") == Value(1));
+  REQUIRE(s.data()->left_out.size() == 1);
+  for (const char* name : {"complex", "complexes", "pair", "opaque", "table", "reference", "region", "lists", "named",
+                           "colour (names of its numbers)"}) {
+    CAPTURE(name);
+    CHECK(s.data()->left_out[0].find("w@"s + name) != std::string::npos);
+  }
+  CHECK(s.data()->left_out[0].find("colours@names of its numbers") != std::string::npos);
+}
+
 TEST_CASE("keras: every dtype that HDF5 holds comes back, and names and metadata of other formats") {
   std::map<std::string, Tensor<float>> model;
   for (int i = 0; i < 300; ++i) model["layer" + std::to_string(i)] = Tensor<float>::filled({2}, static_cast<float>(i));
@@ -261,7 +317,11 @@ TEST_CASE("keras: every truncation and every changed byte is an error or opens")
     const char* name;
     std::size_t step;
   };
-  for (const One& one : {One{&hdf5, "types.h5", 7}, {&hdf5, "latest.h5", 5}, {&keras, "conv.keras", 41}}) {
+  for (const One& one : {One{&hdf5, "types.h5", 7},
+                         {&hdf5, "latest.h5", 5},
+                         {&hdf5, "others.h5", 5},
+                         {&hdf5, "chunks.h5", 67},
+                         {&keras, "conv.keras", 41}}) {
     CAPTURE(one.name);
     const std::string file = golden(one.name);
     for (std::size_t n = 0; n < file.size(); n += one.step * 3) {

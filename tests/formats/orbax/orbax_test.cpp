@@ -35,15 +35,17 @@ Files files_of(const std::string& folder) {
   return files;
 }
 
-Result<Snapshot> open_files(const Files& files) {
+SourcePtr source_of(const Files& files) {
   const auto bundle = memory_bundle();
   for (const auto& [name, text] : files) {
     const auto sink = good(bundle->create(name));
     good(sink->write(std::as_bytes(std::span(text))));
     good(sink->commit());
   }
-  return OrbaxRecorder<>().open(bundle_source(bundle));
+  return bundle_source(bundle);
 }
+
+Result<Snapshot> open_files(const Files& files) { return OrbaxRecorder<>().open(source_of(files)); }
 
 struct Layer {
   Tensor<float, 2> kernel;
@@ -166,6 +168,10 @@ TEST_CASE("orbax: entries without data stay entries") {
   files.erase("layers.0.bias/0");
   const Snapshot opened = good(open_files(files));
   CHECK(unreadable_reason(*opened.find("layers.0.bias")) == "the checkpoint lacks the data of this jax.Array");
+  const Error error = bad(OrbaxRecorder<>().verify(source_of(files)));
+  CHECK(error.code() == Errc::missing);
+  CHECK(error.path() == "layers.0.bias");
+  CHECK(OrbaxRecorder<>().verify(source_of(files_of(golden("plain")))));
   files["other/.zarray"] = files.at("layers.0.kernel/.zarray");
   files["other/0.0"] = files.at("layers.0.kernel/0.0");
   CHECK(good(open_files(files)).find("other"));
@@ -174,6 +180,34 @@ TEST_CASE("orbax: entries without data stay entries") {
   files["_METADATA"] = R"({"tree_metadata":{"a":{"key_metadata":[{"key":"a","key_type":2}]},)"
                        R"("b":{"key_metadata":[{"key":"a","key_type":2},{"key":"b","key_type":2}]}}})";
   CHECK(code_of(open_files(files)) == Errc::malformed);
+}
+
+TEST_CASE("orbax: an absent chunk is lost if the checkpoint stores all chunks") {
+  const Files whole = files_of(golden("plain"));
+  CHECK(good(open_files(whole)).notes().empty());
+  Files files = whole;
+  REQUIRE(files.erase("layers.0.kernel/0.0") == 1);
+  const Snapshot opened = good(open_files(files));
+  CHECK(opened.notes().empty());
+  const Error error = bad(content(*opened.find("layers.0.kernel")));
+  CHECK(error.code() == Errc::missing);
+  CHECK(error.path() == "layers.0.kernel");
+  CHECK(error.file().ends_with("/layers.0.kernel/0.0"));
+  CHECK(content(*opened.find("layers.0.bias")));
+  CHECK(code_of(OrbaxRecorder<>().verify(source_of(files))) == Errc::missing);
+  // Older versions of Orbax do not store chunks of fill values.
+  std::string& document = files["_METADATA"];
+  const std::string key = "\"store_array_data_equal_to_fill_value\": true";
+  for (const std::string other : {"\"store_array_data_equal_to_fill_value\": false", "\"unknown\": true"}) {
+    files["_METADATA"] = whole.at("_METADATA");
+    REQUIRE(document.find(key) != document.npos);
+    document.replace(document.find(key), key.size(), other);
+    const Snapshot old = good(open_files(files));
+    CHECK(good(content(*old.find("layers.0.kernel"))) == std::string(48, '\0'));
+    CHECK(old.notes() ==
+          std::vector<std::string>{"1 of 1 chunks of layers.0.kernel are absent: their elements are the fill value"});
+    CHECK(good(OrbaxRecorder<>().verify(source_of(files))).paths(Report::What::unchecked).front() == old.notes()[0]);
+  }
 }
 
 TEST_CASE("orbax: damaged databases") {

@@ -7,12 +7,16 @@
 #include <stele/recorders/zarr.hpp>
 #include <stele/recover.hpp>
 
+#include <chrono>
 #include <complex>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "encodings/zarr/blosc.hpp"
+#include "snapshot/data.hpp"
+#include "stele/detail/little_endian.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -102,7 +106,7 @@ TEST_CASE("zarr: version 2 of zarr-python") {
     CHECK(counts(leaf));
     ++counted;
   }
-  CHECK(counted == 32);
+  CHECK(counted == 33);
   CHECK(opened.find("types.big_c8")->dtype() == DType::c64);
   CHECK(numbers(*opened.find("scalar")) == std::vector<double>{5});
   CHECK(opened.find("empty")->byte_size() == 0);
@@ -120,6 +124,25 @@ TEST_CASE("zarr: version 2 of zarr-python") {
   const Net net = good(load<Net>(opened, rest));
   REQUIRE(net.layers.size() == 2);
   CHECK(net.layers[1].weight(4, 5) == 29 % 8);
+}
+
+TEST_CASE("zarr: Blosc's frames of elements of every width") {
+  const std::string all = read_text(test_data("zarr") + "/blosc.bin");
+  const auto bytes = std::as_bytes(std::span(all));
+  std::size_t frames = 0;
+  for (std::size_t at = 0; at < bytes.size(); ++frames) {
+    const std::size_t size = detail::load_le<std::uint32_t>(bytes.data() + at + 12);
+    const auto width = std::to_integer<unsigned>(bytes[at + 3]), flags = std::to_integer<unsigned>(bytes[at + 2]);
+    CAPTURE(width);
+    CAPTURE(flags);
+    std::vector<std::byte> out(detail::load_le<std::uint32_t>(bytes.data() + at + 4));
+    CHECK(good(detail::zarr::blosc_decode(bytes.subspan(at, size), out)) == out.size());
+    bool same = true;
+    for (std::size_t i = 0; i < out.size(); ++i) same = same && out[i] == static_cast<std::byte>(i / 256 % 7);
+    CHECK(same);
+    at += size;
+  }
+  CHECK(frames == 12 * 2 * 3 * 3);
 }
 
 TEST_CASE("zarr: version 3 of zarr-python") {
@@ -183,6 +206,52 @@ TEST_CASE("zarr: an array alone") {
   const auto loaded = ZarrRecorder<>().load<std::vector<std::uint8_t>>(bundle_source(bundle_of(files), "w.zarr"));
   CHECK(good(loaded) == std::vector<std::uint8_t>{1, 2, 9, 9});
   CHECK(good(ZarrRecorder<>().open(bundle_source(bundle_of(files), "w.zarr"))).leaf(0).path() == "w");
+}
+
+TEST_CASE("zarr: absent chunks have the fill value, and are listed") {
+  const auto opened = [](const Files& files) {
+    Files all = files;
+    all.emplace(".zgroup", R"({"zarr_format":2})");
+    all.emplace("w/.zarray", one_array);
+    return good(open_files(all));
+  };
+  CHECK(opened({{"w/0", "ab"}, {"w/1", "cd"}}).notes().empty());
+  // Files that are no chunks of the array do not stand for one.
+  for (const Files& files : {Files{{"w/0", "ab"}}, Files{{"w/0", "ab"}, {"w/2", "cd"}},
+                             Files{{"w/0", "ab"}, {"w/01", "cd"}, {"w/1.0", "cd"}, {"w/1x", "cd"}}}) {
+    const Snapshot one = opened(files);
+    CHECK(good(content(*one.find("w"))) == "ab\t\t");
+    CHECK(one.notes() == std::vector<std::string>{"1 of 2 chunks of w are absent: their elements are the fill value"});
+  }
+  CHECK(good(content(*opened({{"w/1", "cd"}}).find("w"))) == "\t\tcd");
+  const Files none{{".zgroup", R"({"zarr_format":2})"}, {"w/.zarray", one_array}};
+  const Report report = good(ZarrRecorder<>().verify(bundle_source(bundle_of(none))));
+  CHECK(report.paths(Report::What::unchecked).front().starts_with("2 of 2 chunks of w are absent"));
+  const Snapshot shards = good(ZarrRecorder<>().open(test_data("zarr") + "/v3.zarr"));
+  CHECK(std::count(shards.notes().begin(), shards.notes().end(),
+                   "3 of 4 shards of shards_absent are absent: their elements are the fill value") == 1);
+}
+
+TEST_CASE("zarr: millions of absent chunks take linear time") {
+  for (const std::string extents : {"[4000000]", "[2000,2000]", "[4000000,1]", "[1,4000000]"}) {
+    CAPTURE(extents);
+    std::string text = one_array, chunks = "[1]";
+    if (extents.find(',') != extents.npos) chunks = "[1,1]";
+    text.replace(text.find("[4]"), 3, extents);
+    text.replace(text.find("[2]"), 3, chunks);
+    const Snapshot opened = good(open_files({{".zgroup", R"({"zarr_format":2})"}, {"w/.zarray", text}}));
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK(good(content(*opened.find("w"))) == std::string(4'000'000, '\t'));
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2));  // 0.1 s; before, one by one, 10 s
+  }
+}
+
+TEST_CASE("zarr: attributes that are not JSON are listed") {
+  const std::string group = R"({"zarr_format":2})";
+  const Snapshot opened = good(open_files(
+      {{".zgroup", group}, {".zattrs", R"({"a":NaN})"}, {"g/.zgroup", group}, {"g/.zattrs", R"({"b":NaN})"}}));
+  CHECK(opened.data()->left_out ==
+        std::vector<std::string>{"attributes of groups: the root: attributes that are not JSON, g"});
 }
 
 TEST_CASE("zarr: consolidated metadata alone") {

@@ -5,6 +5,7 @@
     keras_files.py torch PROGRAM PYTHON    the layers in PyTorch, both ways: PROGRAM is interop_keras, PYTHON has torch
 """
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -121,6 +122,79 @@ def latest(path):
         file.attrs.update({"flag": True, "name": "é", "list": [1, 2]})
 
 
+# Datasets, the extents to which they may grow, and their chunks. `growing/grown`: created smaller, then resized.
+SHAPES = {
+    "fixed/whole": ((7, 10), (7, 10), (3, 4)), "fixed/one": ((4, 2), (4, 2), (4, 2)),
+    "growing/line": ((5,), (12,), (2,)), "growing/cut": ((3, 2), (4, 2), (4, 2)),
+    "growing/last": ((4, 8), (4, 16), (2, 4)), "growing/first": ((4, 8), (9, 8), (2, 4)),
+    "growing/both": ((7, 10), (9, 31), (3, 4)), "growing/cube": ((3, 5, 4), (4, 5, 9), (2, 2, 3)),
+    "growing/grown": ((7, 10), (9, 31), (3, 4)), "open/rows": ((7, 10), (None, 10), (3, 4)),
+    "open/columns": ((7, 10), (10, None), (3, 4)), "open/any": ((7, 10), (None, None), (3, 4))}
+# Filters; "early": none, and chunks that are allocated when the dataset is created; "plain": not at the edges.
+FILTERS = ["none", "early", "gzip", "shuffle gzip fletcher", "fletcher plain", "shuffle gzip fletcher plain"]
+
+
+def add_chunks(file, name, shape, filters, dtype="f4"):
+    """Add a dataset whose element i is i."""
+    extents, largest, chunk = SHAPES[shape]
+    settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    settings.set_chunk(chunk)
+    settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY if "early" in filters else h5py.h5d.ALLOC_TIME_INCR)
+    for word, add in (("shuffle", settings.set_shuffle), ("gzip", lambda: settings.set_deflate(4)),
+                      ("fletcher", settings.set_fletcher32)):
+        if word in filters:
+            add()
+    if "plain" in filters:  # h5py has no function for this
+        library = ctypes.CDLL(next(Path(h5py.__file__).parent.parent.glob("h5py.libs/libhdf5-*")))
+        library.H5Pset_chunk_opts.argtypes = [ctypes.c_int64, ctypes.c_uint]
+        assert library.H5Pset_chunk_opts(settings.id, 2) >= 0  # H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS
+    maximum = tuple(h5py.h5s.UNLIMITED if extent is None else extent for extent in largest)
+    begin = tuple(extent // 2 for extent in extents) if shape == "growing/grown" else extents
+    links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
+    links.set_create_intermediate_group(True)
+    h5py.h5d.create(file.id, name.encode(), h5py.h5t.py_create(np.dtype(dtype)), h5py.h5s.create_simple(begin, maximum),
+                    settings, links)
+    if shape == "growing/grown":
+        file[name][...] = 1
+        file[name].resize(extents)
+    file[name][...] = np.arange(np.prod(extents)).reshape(extents).astype(dtype)
+
+
+def chunks(path, dtypes=("f4",), filters=FILTERS, **options):
+    """Write datasets with each index of chunks and filter."""
+    with h5py.File(path, "w", **options) as file:
+        for dtype in dtypes:
+            for shape in SHAPES:
+                for words in filters:
+                    add_chunks(file, f"{dtype}/{shape}/{words.replace(' ', '_')}"[0 if len(dtypes) > 1 else 3:], shape,
+                               words, dtype)
+
+
+def others(path):
+    """Write datasets and attributes of kinds that are not tensors, beside one that is."""
+    colours = h5py.enum_dtype({"RED": 0, "BLUE": 1}, basetype="i1")
+    pair = np.dtype([("first", "f4"), ("second", "f4")])
+    with h5py.File(path, "w") as file:
+        file["w"] = np.arange(3, dtype="f4")
+        file["pair"] = np.zeros(1, pair)
+        file["nested"] = np.zeros(1, [("pair", pair), ("i", "i4")])
+        file["rows"] = np.zeros(1, [("r", "f4", 3), ("i", "f4")])
+        file["halves"] = np.zeros(1, [("r", "f2"), ("i", "f2")])
+        file.create_dataset("colours", data=np.array([0, 1], "i1"), dtype=colours)
+        file.create_dataset("lists", (2,), h5py.vlen_dtype("i4"))
+        file.create_dataset("references", data=[file["w"].ref], dtype=h5py.ref_dtype)
+        attributes = file["w"].attrs
+        attributes.update({"unit": "m", "half": np.float16(0.5), "complex": 1 + 2j, "complexes": np.ones(2, "c8"),
+                           "pair": np.zeros((), pair), "opaque": np.void(b"abc"), "table": np.zeros((2, 2)),
+                           "reference": file["w"].ref, "region": file["w"].regionref[:2]})
+        attributes.create("colour", 1, dtype=colours)
+        lists = np.empty(1, object)
+        lists[0] = np.arange(2, dtype="i4")
+        attributes.create("lists", lists, dtype=h5py.vlen_dtype("i4"))
+        file["type"] = np.dtype("f4")
+        attributes.create("named", 1, dtype=file["type"])
+
+
 def make(folder):
     folder.mkdir(parents=True, exist_ok=True)
     model, _ = conv()
@@ -131,6 +205,8 @@ def make(folder):
     model.save(folder / "nested.keras")
     types(folder / "types.h5")
     latest(folder / "latest.h5")
+    chunks(folder / "chunks.h5", libver="latest")
+    others(folder / "others.h5")
 
 
 def content(path):

@@ -112,8 +112,29 @@ def check(stele):
     print(f"{count} arrays compared with orbax-checkpoint {ocp.__version__}, jax {jax.__version__}")
 
 
+def check_absent(stele):
+    """Remove chunks: Orbax restores no such checkpoint, and stele names the chunk."""
+    for zarr3, chunks in ((False, ("w/0.0", "zeros/0")), (True, ("w/c/0/0", "zeros/c/0"))):
+        for chunk in chunks:
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "step")
+                save(path, {"w": numbers(jnp.zeros((8, 6))), "zeros": jnp.zeros(4)}, use_ocdbt=False, use_zarr3=zarr3)
+                assert subprocess.run([stele, "verify", path], stdout=subprocess.DEVNULL).returncode == 0
+                os.remove(os.path.join(path, chunk))
+                error = None
+                try:
+                    ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(path)
+                except Exception as raised:  # noqa: BLE001: Orbax adds its own around TensorStore's
+                    error = raised
+                assert error is not None and "NOT_FOUND" in f"{error} {error.__cause__}", (chunk, error)
+                verdict = subprocess.run([stele, "verify", path], capture_output=True, text=True)
+                assert verdict.returncode == 1 and chunk in verdict.stdout, verdict
+    print("absent chunks are lost for Orbax and for stele")
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "make":
         make(sys.argv[2])
     else:
         check(sys.argv[2])
+        check_absent(sys.argv[2])

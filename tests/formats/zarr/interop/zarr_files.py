@@ -55,6 +55,7 @@ def make_v2(path):
         compressors=Blosc("lz4", clevel=0, shuffle=Blosc.NOSHUFFLE))
     add(codecs, "blosc_blocks", "int16", shape=(64, 66), chunks=(64, 66),
         compressors=Blosc("zstd", shuffle=Blosc.SHUFFLE, blocksize=1000))
+    add(codecs, "blosc_c16", "complex128", shape=(20, 20), chunks=(8, 20), compressors="auto")
     add(codecs, "lz4", chunks=SHAPE, compressors=numcodecs.LZ4())
     add(codecs, "delta", "int32", chunks=SHAPE, filters=[numcodecs.Delta("<i4")])
     layers = root.create_group("layers")
@@ -119,7 +120,19 @@ def make_tensorstore(path):
         zarr.open_group(f"{path}/{version}", mode="a", zarr_format=int(version[1]))
 
 
+def make_blosc(path):
+    """Frames of Blosc, one after the other, of every width of elements. Byte i of the data is i // 256 % 7."""
+    with open(path, "wb") as file:
+        for width in (1, 2, 3, 4, 5, 8, 12, 15, 16, 17, 24, 255):
+            for codec in (b"lz4", b"zstd"):
+                for shuffle in (Blosc.NOSHUFFLE, Blosc.SHUFFLE, Blosc.BITSHUFFLE):
+                    for count, block in ((150, 0), (3001, 0), (9000, 4096)):
+                        data = bytes(i // 256 % 7 for i in range(count))
+                        file.write(numcodecs.blosc.compress(data, codec, 5, shuffle, block, typesize=width))
+
+
 def make(folder):
+    make_blosc(os.path.join(folder, "blosc.bin"))
     for name, write in (("v2.zarr", make_v2), ("v3.zarr", make_v3), ("tensorstore", make_tensorstore)):
         path = os.path.join(folder, name)
         shutil.rmtree(path, ignore_errors=True)
