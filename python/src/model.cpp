@@ -168,17 +168,15 @@ nb::object composite_of(const Model& model, std::size_t leaf) {
 /// Returns the statistics of a leaf, or None if it has no numbers.
 nb::object stats(const Model& model, std::size_t leaf) {
   const LeafView view = unwrap(model.snapshot().checked_leaf(leaf));
-  const auto all = unwrap(without_gil([&]() -> Result<std::vector<command::Statistics>> {
-    command::Terminal terminal({.quiet = true});
+  const command::Statistics s = unwrap(without_gil([&]() -> Result<command::Statistics> {
     SnapshotBuilder alone;  // a step on the whole model would take time for every tensor
     alone.set_flat();
     alone.keep(model.snapshot().data());
     const std::string name = view.path();
     detail::add_leaf(alone, std::string_view(name), view);
     STELE_TRY_ASSIGN(const Snapshot numbers, command::with_numbers(alone.finish()));
-    return command::statistics_of(numbers, {{"", 0}}, terminal);
+    return command::statistics_of(numbers, 0);
   }));
-  const command::Statistics& s = all.front();
   if (s.count == 0) return nb::none();
   nb::dict dict;
   dict["count"] = s.count;
