@@ -42,23 +42,62 @@ def describe(
     tensor: _torch.Tensor, name: str
 ) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int, Any, tuple[Any, ...] | None]:
     """Returns dtype, shape, strides in bytes (None: contiguous), address, owner, and what equals for shared tensors."""
+    if _torch.nn.parameter.is_lazy(tensor):
+        raise TypeError(f"{name}: a parameter without a shape cannot be saved; run the module once")
+    if _is_transformed(tensor):
+        raise TypeError(f"{name}: a tensor inside of a transform of torch.func has no memory")
     tensor = tensor.detach()
     if tensor.is_nested:
         raise TypeError(f"{name}: a nested tensor cannot be saved; use .unbind()")
     if tensor.layout is not _torch.strided:
-        raise TypeError(f"{name}: a sparse tensor cannot be saved; use .to_dense()")
+        raise TypeError(f"{name}: a tensor with the layout {tensor.layout} cannot be saved; use .to_dense()")
     dtype = _DTYPES.get(tensor.dtype)
     if dtype is None:
         raise TypeError(f"{name}: no format has the dtype {tensor.dtype}")
     if tensor.device.type == "meta":
         raise TypeError(f"{name}: a tensor on the device meta has no elements")
+    if tensor.device.type in ("cpu", "cuda"):  # others may have no addresses
+        _check_memory(tensor, name)
     shared = _shared(tensor)
     tensor = tensor.resolve_conj().resolve_neg()
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
+        _check_memory(tensor, name)
     size = tensor.element_size()
     strides = None if tensor.is_contiguous() else tuple(stride * size for stride in tensor.stride())
     return dtype, tuple(tensor.shape), strides, tensor.data_ptr(), tensor, shared
+
+
+def _check_memory(tensor: _torch.Tensor, name: str) -> None:
+    """Checks that the elements are in memory: fake tensors, wrappers, and tensors whose storage was freed have none.
+
+    Raises:
+        TypeError: they are not.
+    """
+    if not tensor.numel():
+        return
+    end = tensor.storage_offset() + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride())) + 1
+    needed, kind = end * tensor.element_size(), type(tensor).__name__
+    try:
+        size = tensor.untyped_storage().nbytes() if tensor.data_ptr() else 0
+    except RuntimeError:  # also NotImplementedError
+        size = 0
+    if size >= needed:
+        return
+    if kind == "DTensor":
+        raise TypeError(f"{name}: a DTensor has no memory of its own; use .full_tensor() or .to_local()")
+    if _is_transformed(tensor):
+        raise TypeError(f"{name}: a tensor inside of a transform of torch.func has no memory")
+    if kind not in ("Tensor", "Parameter"):
+        raise TypeError(f"{name}: a {kind} has no memory of its own; make a torch.Tensor of it")
+    raise TypeError(
+        f"{name}: the tensor's storage has {size} of {needed} bytes: it was freed, as FSDP does; gather the parameters first"
+    )
+
+
+def _is_transformed(tensor: _torch.Tensor) -> bool:
+    functorch = getattr(_torch._C, "_functorch", None)
+    return functorch is not None and bool(functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def _shared(tensor: _torch.Tensor) -> tuple[Any, ...] | None:
@@ -71,7 +110,8 @@ def _shared(tensor: _torch.Tensor) -> tuple[Any, ...] | None:
 def row_of(tensor: _torch.Tensor, name: str) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
     """Returns the row of _stele.build() for a tensor, and what equals for shared tensors. A contiguous tensor on a
     device is read from there if the driver opens; otherwise it is copied to main memory first."""
-    plain = not tensor.is_nested and tensor.layout is _torch.strided and tensor.dtype in _DTYPES
+    plain = not _torch.nn.parameter.is_lazy(tensor) and not tensor.is_nested
+    plain = plain and tensor.layout is _torch.strided and tensor.dtype in _DTYPES
     if plain and tensor.device.type == "cuda" and _can_be_read(tensor) and devices.count(_kind()):
         memory = memory_of(tensor, name)
         place = (memory.driver, memory.ordinal)
@@ -97,6 +137,7 @@ def memory_of(tensor: _torch.Tensor, name: str) -> devices.Memory:
         raise TypeError(f"{name}: no format has the dtype {tensor.dtype}")
     if tensor.layout is not _torch.strided or not _can_be_read(tensor):
         raise ValueError(f"{name}: the elements are not contiguous in the memory of the device")
+    _check_memory(tensor, name)
     driver = devices.driver(_kind())
     _torch.cuda.current_stream(tensor.device).synchronize()
     return devices.Memory(driver, tensor.get_device(), tensor.data_ptr(), dtype, tuple(tensor.shape), tensor)
@@ -127,6 +168,7 @@ def array_of(tensor: _torch.Tensor) -> np.ndarray[Any, Any]:
     if tensor.device.type != "cpu":
         raise ValueError("read_into: the tensor must be on the CPU")
     tensor = tensor.detach()
+    _check_memory(tensor, "read_into")
     name = _DTYPES.get(tensor.dtype)
     if name in _dtypes.ML_DTYPES:
         raw = tensor.view(_torch.uint16 if tensor.element_size() == 2 else _torch.uint8).numpy()

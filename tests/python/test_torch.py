@@ -163,6 +163,103 @@ def test_a_tensor_without_plain_memory_is_a_type_error_with_its_name(make: Any) 
         stele.save({"layer": {"w": make()}}, format="stele")
 
 
+class Wrapper(torch.Tensor):  # type: ignore[misc, name-defined]
+    """A tensor whose elements are in another one."""
+
+    @staticmethod
+    def __new__(cls, inner: Any) -> Any:
+        wrapper = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        wrapper.inner = inner
+        return wrapper
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*(a.inner if isinstance(a, cls) else a for a in args), **(kwargs or {}))
+        return cls(result) if function is torch.ops.aten.detach.default else result
+
+
+def resized(size: int, dtype: Any = torch.float32) -> Any:
+    tensor = torch.ones(8, dtype=torch.float32).view(torch.uint8).view(dtype)[2:6]
+    tensor.untyped_storage().resize_(size)
+    return tensor
+
+
+def fake() -> Any:
+    from torch._subclasses import FakeTensorMode
+
+    return FakeTensorMode().from_tensor(torch.ones(3))
+
+
+def transformed(transform: Any) -> Any:
+    kept: list[Any] = []
+    transform(lambda tensor: (kept.append(tensor), tensor.sum())[1])(torch.ones(2, 3))
+    return kept[0]
+
+
+def masked() -> Any:
+    from torch.masked import masked_tensor
+
+    return masked_tensor(torch.ones(3), torch.tensor([True, False, True]))
+
+
+WITHOUT_MEMORY = {
+    "fake": fake,
+    "storage of 0 bytes": lambda: resized(0),
+    "storage that is too small": lambda: resized(23),
+    "parameter": lambda: torch.nn.Parameter(resized(0)),
+    "float4": lambda: resized(0, torch.float4_e2m1fn_x2),
+    "wrapper": lambda: Wrapper(torch.ones(3)),
+    "functional": lambda: transformed(torch.func.functionalize),
+    "vmap": lambda: transformed(torch.vmap),
+    "masked": masked,
+    "without a shape": lambda: torch.nn.LazyLinear(3).weight,
+    "quantized": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
+    "mkldnn": lambda: torch.ones(3, 3).to_mkldnn(),
+}
+
+
+@pytest.mark.parametrize("kind", WITHOUT_MEMORY)
+@pytest.mark.filterwarnings("ignore")
+def test_a_tensor_without_memory_is_an_error_with_its_name(kind: str) -> None:
+    import stele.safetensors.torch as drop_in
+
+    tensor = WITHOUT_MEMORY[kind]()
+    with pytest.raises(TypeError, match=r"layer\.w"):
+        stele.save({"layer": {"w": tensor}}, format="stele")
+    with pytest.raises((TypeError, ValueError, RuntimeError)):
+        drop_in.save({"layer.w": tensor})
+    source = stele.open(stele.save({"w": torch.ones(4)}, format="stele"))["w"]
+    if kind not in ("without a shape", "mkldnn"):
+        with pytest.raises((TypeError, ValueError, RuntimeError)):
+            source.read_into(tensor)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_views_of_a_part_of_a_storage_have_memory() -> None:
+    base = torch.arange(24.0)
+    tensors = {"tail": base[20:], "columns": base.view(4, 6)[:, 4:], "empty": resized(0)[:0]}
+    tensors["grad"] = torch.ones(2, requires_grad=True) * 2
+    found = stele.open(stele.save(tensors, format="stele"))
+    assert all(bits(found[name].torch()) == bits(tensor) for name, tensor in tensors.items())
+
+
+def test_a_distributed_tensor_is_an_error_with_its_name() -> None:
+    dist = pytest.importorskip("torch.distributed")
+    if not dist.is_available() or not dist.is_gloo_available():
+        pytest.skip("torch has no gloo")
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        tensor = distribute_tensor(torch.ones(4), init_device_mesh("cpu", (1,)), [Shard(0)])
+        with pytest.raises(TypeError, match=r"layer\.w: a DTensor.*full_tensor"):
+            stele.save({"layer": {"w": tensor}}, format="stele")
+        stele.save({"w": tensor.full_tensor()}, format="stele")
+    finally:
+        dist.destroy_process_group()
+
+
 def test_conjugates_and_negatives_are_their_values() -> None:
     z = torch.complex(torch.arange(6.0), torch.arange(6.0) + 1).view(2, 3)
     tensors = {"z": z, "conj": z.conj(), "imag": z.conj().imag, "t": z.mT.conj(), "real": z.real}
