@@ -211,7 +211,7 @@ nb::object checkpoint(const Model& model, const nb::str& name, const nb::dict& o
   nb::dict optimizer;
   for (const auto& [kind, state] : found->optimizer.kinds()) optimizer[text(kind)] = Model(state, model.format());
   dict["optimizer"] = optimizer;
-  dict["training"] = found->training ? to_python(unwrap(parse_json(found->training->json()))) : nb::object(nb::none());
+  dict["training"] = to_python_training(*found);
   dict["graph"] = found->graph.has_value();
   nb::list tags;
   if (model.format()->name() == "archive") {
@@ -225,11 +225,16 @@ nb::object checkpoint(const Model& model, const nb::str& name, const nb::dict& o
 
 }  // namespace
 
+nb::object to_python_training(const Checkpoint& checkpoint) {
+  return checkpoint.training ? to_python(unwrap(parse_json(checkpoint.training->json()))) : nb::object(nb::none());
+}
+
 void bind_model(nb::module_& module) {
   nb::class_<Model> model(module, "Model", nb::is_weak_referenceable());
   model.def_prop_ro("format", &Model::format_name)
       .def_prop_ro("metadata", [](const Model& m) { return to_python(m.snapshot().metadata()); })
       .def_prop_ro("properties", [](const Model& m) { return to_python(m.snapshot().properties()); })
+      .def_prop_ro("origin", [](const Model& m) { return to_python(m.snapshot().origin()); })
       .def_prop_ro("nbytes", [](const Model& m) { return m.snapshot().byte_size(); })
       .def("leaves", leaves)
       .def("files", files)

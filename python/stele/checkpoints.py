@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _stele
-from ._errors import Report
+from ._errors import Error, Report
 from ._file import File
 from ._save import model_of
 
@@ -25,7 +26,8 @@ __all__ = ["CheckpointManager", "OpenedStep", "SavedStep", "StepInfo"]
 class StepInfo:
     """A saved step: its number, folder, metrics, time (milliseconds since 1970), writer, format, bytes and state.
 
-    `base`: the step that it is a delta of; None: it is whole.
+    `signal`: the signal that triggered the save; 0: none. `base`: the step that it is a delta of; None: it is whole.
+    `deltas`: the number of steps since the last whole one.
     """
 
     step: int
@@ -34,35 +36,50 @@ class StepInfo:
     time_ms: int
     library: str
     format: str
+    signal: int
     bytes: int
     base: int | None
+    deltas: int
     state: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class SavedStep:
-    """The result of a save; `removed`: the steps that the policy did not keep."""
+    """The result of a save.
+
+    `removed`: the steps that the policy did not keep. `not_removed`: why one of these could not be removed, or None; the
+    save itself succeeded, and a RuntimeWarning has the reason, too.
+    """
 
     info: StepInfo
     report: Report
     removed: list[int]
+    not_removed: Error | None
 
 
 @dataclass(frozen=True)
 class OpenedStep:
-    """An opened step. `optimizer`: ``{kind: File}``; `skipped`: newer steps that did not verify, and why."""
+    """An opened step. `optimizer`: ``{kind: File}``; `skipped`: newer steps that did not verify, and why.
+
+    `training`: the training configuration, as DL4J's JSON, or None; `has_graph`: True if the step has a computation
+    graph; `left_out`: parts of the step's files that are in none of these.
+    """
 
     info: StepInfo
     model: File
     optimizer: dict[str, File]
     skipped: list[tuple[int, str]]
+    training: dict[str, Any] | None
+    has_graph: bool
+    left_out: Report
 
 
 class CheckpointManager:
     """Saves the steps of a training run into a folder, and finds the step to resume from.
 
     The folder is the same as that of the C++ class of this name: either program resumes what the other saved. Only one
-    process may write to it.
+    process may write to it; its threads may share a manager. A process that is forked after a background save can read
+    the steps, but not save with the manager of its parent.
 
     Args:
         folder: is created if it is missing.
@@ -157,6 +174,11 @@ class CheckpointManager:
         """Returns the whole steps, sorted."""
         return [StepInfo(**row) for row in self._manager.steps()]
 
+    def broken(self) -> list[tuple[int, str]]:
+        """Returns the steps that :meth:`steps` leaves out, and why."""
+        broken: list[tuple[int, str]] = self._manager.broken()
+        return broken
+
     def best(self, metric: str, better: str = "lower") -> StepInfo | None:
         """Returns the best step by a metric. `better`: ``"lower"`` or ``"higher"``."""
         _check_direction(better)
@@ -176,8 +198,10 @@ class CheckpointManager:
         found: Any = self._manager.open(step)
         if found is None:
             return None
-        info, model, optimizer, skipped = found
-        return OpenedStep(StepInfo(**info), File(model), {k: File(m) for k, m in optimizer.items()}, skipped)
+        found["info"] = StepInfo(**found["info"])
+        found["model"] = File(found["model"])
+        found["optimizer"] = {kind: File(model) for kind, model in found["optimizer"].items()}
+        return OpenedStep(**found)
 
     def resume(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> OpenedStep | None:
         """Loads the newest step that verifies into a torch module and its optimizer. None: there is no step."""
@@ -200,8 +224,10 @@ def _finish(manager: Any, process: int) -> None:
 
 
 def _saved(row: tuple[Any, ...]) -> SavedStep:
-    info, report, removed = row
-    return SavedStep(StepInfo(**info), report, removed)
+    info, report, removed, not_removed = row
+    if not_removed is not None:
+        warnings.warn(f"CheckpointManager: a step could not be removed: {not_removed}", RuntimeWarning, stacklevel=3)
+    return SavedStep(StepInfo(**info), report, removed, not_removed)
 
 
 def _check_direction(better: str) -> None:
