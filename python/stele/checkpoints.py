@@ -148,14 +148,22 @@ class CheckpointManager:
             background: returns after all tensors are copied; :meth:`wait` returns the result.
         """
         extra = dict(state or {})
-        if "torch_optimizer" in extra:
-            raise ValueError("save: the name torch_optimizer of the state is that of the optimizer's")
+        for name in ("torch_optimizer", "torch_module"):
+            if name in extra:
+                raise ValueError(f"save: the name {name} of the state is that of torch's state")
         kinds: Mapping[str, Mapping[str, Any]] = {}
         if optimizer is not None and not isinstance(optimizer, Mapping):
             kinds, extra["torch_optimizer"] = _kinds_of(model, optimizer)
         elif optimizer is not None:
             kinds = optimizer
-        tensors, kept = model_of(model if isinstance(model, (Mapping, File)) else model.state_dict())
+        values: dict[str, Any] = {}
+        entries = model
+        if not isinstance(model, (Mapping, File)):
+            from . import _modules
+
+            entries, values, versions = _modules.state_of(model)
+            extra["torch_module"] = {"versions": versions}
+        tensors, kept = model_of(entries, values=values)
         states = {kind: model_of(entries) for kind, entries in kinds.items()}
         numbers = {name: float(value) for name, value in (metrics or {}).items()}
         arguments = (operator.index(step), tensors, {kind: entry[0] for kind, entry in states.items()}, numbers, extra)
@@ -204,14 +212,21 @@ class CheckpointManager:
         return OpenedStep(**found)
 
     def resume(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> OpenedStep | None:
-        """Loads the newest step that verifies into a torch module and its optimizer. None: there is no step."""
+        """Loads the newest step that verifies into a torch module, by its ``load_state_dict``, and its optimizer. None:
+        there is no step.
+
+        Raises:
+            ValueError: the step has no optimizer, one of another class, or other parameter groups.
+            RuntimeError: the module has other names or shapes. Both change nothing.
+        """
         opened = self.open()
         if opened is None:
             return None
-        from . import torch as bridge
+        from . import _modules
 
         state = None if optimizer is None else _optimizer_state(model, optimizer, opened)
-        bridge.load_model(model, opened.model)
+        saved = opened.info.state.get("torch_module")
+        _modules.load(model, opened.model, True, versions=None if saved is None else saved["versions"])
         if optimizer is not None and state is not None:
             optimizer.load_state_dict(state)
         return opened
@@ -284,6 +299,8 @@ def _optimizer_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer, o
     saved = opened.info.state.get("torch_optimizer")
     if saved is None:
         raise ValueError(f"step {opened.info.step} has no state of a torch optimizer")
+    if saved["class"] != type(optimizer).__name__:
+        raise ValueError(f"the step has the state of {saved['class']}, but the optimizer is {type(optimizer).__name__}")
     names = _names_of(model)
     if len(saved["groups"]) != len(optimizer.param_groups):
         raise ValueError(f"the step has {len(saved['groups'])} parameter groups, the optimizer {len(optimizer.param_groups)}")

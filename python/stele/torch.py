@@ -9,7 +9,7 @@ import numpy as np
 import torch as _torch
 
 from . import _dtypes, devices
-from ._errors import Report, make
+from ._errors import Report
 from ._file import File, Progress, open  # noqa: A004
 from ._save import save
 
@@ -151,7 +151,8 @@ def tensor_on_device(tensor: devices.DeviceTensor) -> _torch.Tensor:
     if tensor.nbytes == 0:
         _, _, ordinal = tensor.device.partition(":")
         return _torch.empty(tensor.shape, dtype=wanted or _torch.uint8, device=f"cuda:{ordinal}")
-    raw = _torch.from_dlpack(tensor._bytes())  # bytes, because DLPack in older versions of torch lacks 8-bit floats
+    # Bytes, because DLPack in older versions of torch lacks 8-bit floats.
+    raw = _torch.from_dlpack(tensor._bytes())  # type: ignore[attr-defined, unused-ignore]
     return raw if wanted is None else raw.view(wanted).reshape(tensor.shape)
 
 
@@ -195,9 +196,13 @@ def load_file(path: Any, device: Any = "cpu", **options: Any) -> dict[str, _torc
 
 
 def save_model(model: _torch.nn.Module, path: Any, **options: Any) -> Report:
-    """Saves the parameters and buffers of a module under PyTorch's names. Tensors under several names are saved once,
-    where the format has ties, and under each name where it does not."""
-    report: Report = save(model.state_dict(), path, **options)
+    """Saves the parameters, buffers and extra state of a module under PyTorch's names. Tensors under several names are
+    saved once, where the format has ties, and under each name where it does not. Extra state is of tensors, and of
+    numbers, strings, lists and dicts in formats that have values."""
+    from . import _modules
+
+    tensors, values, _ = _modules.state_of(model)
+    report: Report = save(tensors, path, values={**values, **(options.pop("values", None) or {})}, **options)
     return report
 
 
@@ -211,73 +216,23 @@ def load_model(
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[list[str], list[str]]:
-    """Loads a module's parameters and buffers, by PyTorch's names, straight into their memory.
+    """Loads a module's parameters, buffers and extra state by its ``load_state_dict``, with its hooks. Tensors are read
+    straight into the module's memory.
 
-    All names and shapes are compared before the first tensor changes. Another dtype is converted, as in PyTorch.
+    All names and shapes are compared before the first tensor changes, except those of parts that have code of their own
+    for loads. Another dtype is converted, as in PyTorch.
 
     Args:
         strict: missing or unexpected names are an error (RuntimeError), as in ``load_state_dict``.
         device: where tensors are made with `assign`.
-        assign: replaces the parameters, like ``load_state_dict(assign=True)``: for modules on the device meta.
+        assign: replaces the parameters, like ``load_state_dict(assign=True)``: for modules on the device meta, which are
+            an error without it. Names of one parameter stay names of one, if the file has one tensor, or equal ones, for
+            them.
 
     Returns:
         The missing and the unexpected names.
     """
+    from . import _modules
+
     file = path if isinstance(path, File) else open(path, **options)
-    state = model.state_dict()
-    missing = [name for name in state if name not in file]
-    unexpected = [name for name in file if name not in state]
-    problems = [
-        f"{name}: the file has the shape {list(file[name].shape)}, the module {list(tensor.shape)}"
-        for name, tensor in state.items()
-        if name in file and tuple(tensor.shape) != file[name].shape
-    ]
-    if strict and (missing or unexpected):
-        if missing:
-            problems.append("missing: " + ", ".join(missing))
-        if unexpected:
-            problems.append("unexpected: " + ", ".join(unexpected))
-    if problems:
-        raise RuntimeError(f"load_model: {type(model).__name__} and the file differ:\n  " + "\n  ".join(problems))
-    present = [name for name in state if name in file]
-    if assign:
-        place = _place_of(device) if device else None
-        if place is not None:
-            on_device = file.to_device(place, present, progress=progress)
-            tensors = {name: tensor.torch() for name, tensor in on_device.items()}
-        else:
-            tensors = {name: file[name].torch(copy=True) for name in present}
-        model.load_state_dict({n: t.to(device) if device else t for n, t in tensors.items()}, strict=False, assign=True)
-        return missing, unexpected
-    total, done = sum(file[name].nbytes for name in present), 0
-    on_devices = {name: state[name] for name in present if _is_direct(state[name], file[name].dtype)}
-    if on_devices:
-        size = sum(file[name].nbytes for name in on_devices)
-        # The bytes are counted a second time if they are verified first.
-        file.read_into(on_devices, progress=None if progress is None else lambda d, t: progress(d * size // max(t, 1), total))
-        done += size
-    with _torch.no_grad():
-        for name in present:
-            if name in on_devices:
-                continue
-            target, tensor = state[name], file[name]
-            part = None if progress is None else _part_of(progress, done, total)
-            if target.device.type == "cpu" and target.is_contiguous() and _DTYPES.get(target.dtype) == tensor.dtype:
-                tensor.read_into(target, progress=part)
-            else:
-                target.copy_(tensor.torch())
-                if part is not None and part(tensor.nbytes, tensor.nbytes) is False:
-                    raise make("cancelled", "the progress callback stopped the operation", name, file.path or "")
-            done += tensor.nbytes
-    return missing, unexpected
-
-
-def _is_direct(target: _torch.Tensor, dtype: str) -> bool:
-    """Returns True if elements of a dtype can be read straight into a tensor on a device."""
-    same = _DTYPES.get(target.dtype) == dtype and target.device.type == "cuda"
-    return same and _can_be_read(target) and devices.count(_kind()) > 0
-
-
-def _part_of(progress: Progress, before: int, total: int) -> Progress:
-    """Returns the progress function of a tensor, after `before` bytes of others."""
-    return lambda done, _: progress(before + done, total)
+    return _modules.load(model, file, strict, device=device, assign=assign, progress=progress)

@@ -396,7 +396,7 @@ def test_a_resume_without_a_step_or_with_another_optimizer(tmp_path: Path) -> No
         manager.resume(model, optimizer)
     manager.save(2, model, optimizer)
     with pytest.raises(ValueError, match="groups"):
-        manager.resume(model, groups(torch, model))
+        manager.resume(model, torch.optim.Adam([{"params": model[0].parameters()}, {"params": model[2].parameters()}]))
     with pytest.raises(ValueError, match="groups"):
         manager.resume(model, torch.optim.Adam(list(model.parameters())[1:]))
     with pytest.raises(ValueError, match="not in the model"):
@@ -406,6 +406,60 @@ def test_a_resume_without_a_step_or_with_another_optimizer(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="torch_optimizer"):
         manager.save(3, model, state={"torch_optimizer": 1})
     assert [info.step for info in manager.steps()] == [1, 2]
+
+
+@pytest.mark.parametrize("saved", ["adam", "momentum", "adagrad"])
+@pytest.mark.parametrize("resumed", ["adam", "momentum", "rmsprop", "adamw"])
+def test_an_optimizer_of_another_class_is_refused_before_anything_changes(saved: str, resumed: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if saved == resumed:
+        return
+    model, optimizer = trained(OPTIMIZERS[saved])
+    manager = stele.CheckpointManager(tmp_path)
+    manager.save(1, model, optimizer)
+    made = {**OPTIMIZERS, "adamw": lambda torch, model: torch.optim.AdamW(model.parameters(), lr=0.5)}[resumed]
+    other, another = trained(made)
+    train(torch, other, another, 1)
+    before = [torch.clone(tensor) for tensor in other.state_dict().values()]
+    lr = another.param_groups[0]["lr"]
+    with pytest.raises(ValueError, match=f"{type(optimizer).__name__}.*{type(another).__name__}"):
+        manager.resume(other, another)
+    assert all(map(torch.equal, before, other.state_dict().values())) and another.param_groups[0]["lr"] == lr
+
+
+def test_a_module_resumes_by_its_own_load_state_dict(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Counting(torch.nn.Module):  # type: ignore[misc, name-defined]
+        _version = 7
+        versions: list[Any] = []
+
+        def __init__(self, count: int) -> None:
+            super().__init__()
+            self.layer, self.count, self.loads = torch.nn.Linear(2, 2), count, 0
+            self.register_load_state_dict_post_hook(lambda module, keys: setattr(module, "loads", module.loads + 1))
+
+        def get_extra_state(self) -> Any:
+            return {"count": self.count, "history": [1, [None, 2.5, "x"]], "empty": {}, "bytes": b"\0"}
+
+        def set_extra_state(self, state: Any) -> None:
+            self.count, self.restored = state["count"], state
+
+        def _load_from_state_dict(self, state: Any, prefix: str, metadata: Any, *rest: Any) -> None:
+            self.versions.append(metadata.get("version"))
+            super()._load_from_state_dict(state, prefix, metadata, *rest)
+
+    model = torch.nn.Sequential(Counting(42), torch.nn.BatchNorm1d(2))
+    manager = stele.CheckpointManager(tmp_path)
+    manager.save(1, model, background=True)
+    manager.wait()
+    other = torch.nn.Sequential(Counting(0), torch.nn.BatchNorm1d(2))
+    torch.nn.init.zeros_(other[0].layer.weight)
+    assert manager.resume(other) is not None
+    assert other[0].count == 42 and other[0].restored == model[0].get_extra_state() and other[0].loads == 1
+    assert Counting.versions == [7] and torch.equal(other[0].layer.weight, model[0].layer.weight)
+    with pytest.raises(ValueError, match="torch_module"):
+        manager.save(3, model, state={"torch_module": 1})
 
 
 def test_parameters_without_gradients_and_frozen_ones_resume(tmp_path: Path) -> None:
