@@ -16,6 +16,7 @@ from ._errors import make
 from ._file import File, Progress, Tensor, _split
 from .torch import _BY_NAME, _DTYPES, _can_be_read, _check_memory, _kind, _place_of
 
+_increment_version: Any = getattr(_torch.autograd.graph, "increment_version", None)  # since 2.1
 _EXTRA = "_extra_state"  # of torch: the last part of the name of what get_extra_state() returns
 
 
@@ -216,6 +217,9 @@ class _Reading:
                 self.file.read_into({tensor.name: target}, progress=_scaled(progress, tensor.nbytes))
             else:
                 target.copy_(tensor.torch())
+                return
+            if _increment_version is not None and not target.is_inference():
+                _increment_version(target)  # as Tensor.copy_() does, for backward() of a graph that has the tensor
 
         self._counted(tensor, work)
 

@@ -575,6 +575,19 @@ def test_hooks_do_what_they_do_in_torch(assign: bool, name: str, swap: bool, tmp
     assert bits(stele.open(tmp_path / name)["m.scaled"].torch()) == bits(file["scaled"])
 
 
+def test_a_graph_sees_that_a_load_changed_its_parameters(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 1))
+    stele.torch.save_model(model, tmp_path / "a.stele")
+    loss = model(torch.ones(2, 3)).sum()
+    stele.torch.load_model(model, tmp_path / "a.stele")
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with torch.inference_mode():
+        model = torch.nn.Linear(3, 1)
+        stele.torch.save_model(model, tmp_path / "b.stele")
+        assert stele.torch.load_model(model, tmp_path / "b.stele") == ([], [])
+
+
 def test_versions_of_batch_norm(tmp_path: Path) -> None:
     state = {name: tensor for name, tensor in module().state_dict().items() if name != "norm.num_batches_tracked"}
     stele.save(state, tmp_path / "a.safetensors")
