@@ -8,7 +8,13 @@
 
 namespace stele::inline v0 {
 
-CheckpointManager::CheckpointManager(std::unique_ptr<detail::ManagerState> state) noexcept : state_(std::move(state)) {}
+void detail::EndManager::operator()(ManagerState* state) const noexcept {
+  // The threads that used its locks do not exist in a forked process: it can neither join nor destroy them.
+  if (state->forked()) return state->release_signals();
+  delete state;
+}
+
+CheckpointManager::CheckpointManager(State state) noexcept : state_(std::move(state)) {}
 CheckpointManager::CheckpointManager(CheckpointManager&&) noexcept = default;
 CheckpointManager& CheckpointManager::operator=(CheckpointManager&&) noexcept = default;
 CheckpointManager::~CheckpointManager() = default;
@@ -23,7 +29,7 @@ Result<CheckpointManager> CheckpointManager::open(const std::string& folder, Man
   return detail::guarded([&]() -> Result<CheckpointManager> {
     const FormatChoice format = std::exchange(options.parts.format, {});
     const PrecisionSpec precision = std::exchange(options.parts.precision, {});
-    auto state = std::make_unique<detail::ManagerState>(folder, format.shared(), precision, std::move(options));
+    State state(new detail::ManagerState(folder, format.shared(), precision, std::move(options)));
     STELE_TRY(state->start());
     return CheckpointManager(std::move(state));
   });
@@ -69,10 +75,7 @@ Status CheckpointManager::verify(std::int64_t step) const {
 }
 
 Status CheckpointManager::remove(std::int64_t step) {
-  return detail::guarded([&]() -> Status {
-    STELE_TRY(state_->idle());
-    return state_->remove(step);
-  });
+  return detail::guarded([&]() -> Status { return state_->remove(step); });
 }
 
 Result<OpenedStep> CheckpointManager::open_step(std::int64_t step) const {

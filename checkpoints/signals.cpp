@@ -6,8 +6,9 @@
 
 namespace stele::inline v0::detail {
 
-CaughtSignals::~CaughtSignals() {
+void CaughtSignals::release() noexcept {
   for (const Caught& caught : caught_) os::release_signal(caught.signal);
+  caught_.clear();
 }
 
 Status CaughtSignals::start(const std::vector<int>& signals) {

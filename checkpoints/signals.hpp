@@ -16,7 +16,9 @@ class CaughtSignals {
   CaughtSignals() = default;
   CaughtSignals(const CaughtSignals&) = delete;
   CaughtSignals& operator=(const CaughtSignals&) = delete;
-  ~CaughtSignals();
+  ~CaughtSignals() { release(); }
+  /// Lets the signals have their previous handling again.
+  void release() noexcept;
   /// Catches `signals` from now on. Errors: invalid_argument (a signal that cannot be caught).
   Status start(const std::vector<int>& signals);
   /// Returns a signal that has arrived and that no save has answered, or 0.

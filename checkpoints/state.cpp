@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/parallel.hpp"
+#include "io/os/os.hpp"
 #include "parts.hpp"
 #include "snapshot/device_leaves.hpp"
 #include "stele/config.hpp"
@@ -128,16 +129,29 @@ Result<std::vector<StepInfo>> ManagerState::list(std::vector<BrokenStep>* broken
 }
 
 bool ManagerState::due(std::int64_t step, int signal) const {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (!forked()) lock.lock();  // a thread that does not exist in this process may hold it
   const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_time_;
-  std::unique_lock lock(mutex_);
   const auto last_step = last_step_;
-  lock.unlock();
+  if (lock.owns_lock()) lock.unlock();
   return options_.save({step, last_step, since.count(), signal});
 }
 
+bool ManagerState::forked() const noexcept {
+  const std::uint64_t process = process_.load();
+  return process != 0 && process != os::process_id();
+}
+
+Status ManagerState::check_process() const {
+  if (!forked()) return {};
+  return Error(Errc::invalid_argument, "the manager of another process, which was forked, saves no steps")
+      .file(folder_)
+      .hint("open a manager in the new process, after the other has ended its saves");
+}
+
 ManagerState::Begun ManagerState::begin(std::int64_t step) {
-  last_time_ = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
+  last_time_ = std::chrono::steady_clock::now();
   return {signals_.begin(), step, std::exchange(last_step_, step)};
 }
 
@@ -157,6 +171,7 @@ Result<SavedStep> ManagerState::save(std::int64_t step, const Checkpoint& checkp
 }
 
 Result<SavedStep> ManagerState::finish(const Begun& begun, const Checkpoint& checkpoint, const StepValues& values) {
+  const std::lock_guard turn(saving_);
   auto saved = guarded([&]() -> Result<SavedStep> {
     // Deltas read the tensors before a format does.
     Checkpoint readable{{}, checkpoint.graph, checkpoint.training, {}, checkpoint.left_out};
@@ -172,6 +187,7 @@ Result<SavedStep> ManagerState::finish(const Begun& begun, const Checkpoint& che
 }
 
 Status ManagerState::save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
+  STELE_TRY(check_process());
   {
     const std::lock_guard lock(mutex_);
     STELE_TRY(take_error());
@@ -205,9 +221,11 @@ Status ManagerState::save_async(std::int64_t step, const Checkpoint& checkpoint,
 }
 
 bool ManagerState::start_thread() noexcept {
+  const std::lock_guard lock(mutex_);
   if (thread_.joinable()) return true;
   try {
     thread_ = std::thread([this] { work(); });
+    process_ = os::process_id();
   } catch (const std::exception&) {
     return false;
   }
@@ -242,6 +260,7 @@ void ManagerState::work() {
 }
 
 Status ManagerState::idle() {
+  STELE_TRY(check_process());
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return tasks_.empty() && !working_; });
   return take_error();
@@ -429,6 +448,7 @@ Status ManagerState::commit_again(NewStep made, std::optional<std::int64_t> base
 }
 
 void ManagerState::note_broken(std::int64_t step) {
+  if (forked()) return;  // no save follows
   const std::lock_guard lock(mutex_);
   broken_.insert(step);
 }
@@ -466,7 +486,8 @@ void ManagerState::apply_policy(SavedStep& saved) {
     if (removed) {
       saved.removed.insert(saved.removed.begin(), step);
     } else if (!saved.not_removed) {
-      saved.not_removed = std::move(removed).error();
+      Error error = std::move(removed).error();
+      saved.not_removed = error.file().empty() ? std::move(error).file(path(step)) : std::move(error);
     }
   }
 }
@@ -477,6 +498,8 @@ std::vector<StepInfo>::iterator ManagerState::find(std::int64_t step) {
 }
 
 Status ManagerState::remove(std::int64_t step) {
+  STELE_TRY(idle());
+  const std::lock_guard turn(saving_);
   STELE_TRY(refresh());
   STELE_TRY(detach(step));
   return drop(step);

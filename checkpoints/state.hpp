@@ -1,6 +1,7 @@
 // The state of a CheckpointManager: its steps, its thread, and the caught signals.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -22,6 +23,7 @@ namespace stele::inline v0::detail {
 
 Error too_many_deltas(std::size_t deltas);
 
+/// Thread-safe, but for start() and the members that take a NewStep.
 class ManagerState {
  public:
   ManagerState(std::string folder, std::shared_ptr<const Format> format, PrecisionSpec precision,
@@ -33,11 +35,14 @@ class ManagerState {
   /// Evaluates the save policy. `signal` is a pending signal, or 0.
   bool due(std::int64_t step, int signal) const;
   const CaughtSignals& signals() const noexcept { return signals_; }
+  /// Returns true in a process that was forked after the thread had started: the thread exists in the parent only.
+  bool forked() const noexcept;
+  void release_signals() noexcept { signals_.release(); }
 
   Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values);
   Status save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values);
   Result<std::vector<SavedStep>> wait();
-  /// Waits for the background thread. Returns its error once.
+  /// Waits for the background thread. Returns its error once. Errors: invalid_argument (a forked process).
   Status idle();
 
   /// Returns the numbers of all steps, sorted; some may be broken.
@@ -96,6 +101,7 @@ class ManagerState {
   };
 
   Status check_deltas() const;
+  Status check_process() const;
   /// Updates the list of steps, which other programs may add or remove.
   Status refresh();
   /// Runs a save that has begun, and records its end.
@@ -128,13 +134,14 @@ class ManagerState {
   PrecisionSpec precision_;
   ManagerOptions options_;
   CaughtSignals signals_;
-  std::vector<StepInfo> known_;            // steps with valid manifests, sorted; used by the saving thread only
-  std::optional<std::int64_t> trusted_;    // the step that this manager saved last; used by the saving thread only
-  std::optional<std::int64_t> last_step_;  // the last started save that has not failed, or the newest step found
-  std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
+  std::mutex saving_;                    // held during a save or a removal; taken before mutex_
+  std::vector<StepInfo> known_;          // steps with valid manifests, sorted; guarded by saving_
+  std::optional<std::int64_t> trusted_;  // the step that this manager saved last; guarded by saving_
 
   steps::StagingMemory memory_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;               // of all below
+  std::optional<std::int64_t> last_step_;  // the last started save that has not failed, or the newest step found
+  std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   bool working_ = false, ending_ = false;
@@ -142,6 +149,7 @@ class ManagerState {
   std::vector<SavedStep> saved_;
   std::set<std::int64_t> broken_;  // steps that failed verification
   std::thread thread_;
+  std::atomic<std::uint64_t> process_{0};  // of thread_; 0: it has not started. Read without the lock
 };
 
 }  // namespace stele::inline v0::detail

@@ -105,12 +105,14 @@ Result<std::shared_ptr<std::byte>> Driver::allocate(int ordinal, std::size_t siz
 
 namespace {
 
-/// Copies through page-locked memory, in pieces.
+/// Copies through page-locked memory, in pieces, after the work of the default stream, for which the stream of the
+/// copies does not wait.
 template <class Copy>
 Status copy_and_wait(detail::device::Api& api, int ordinal, std::size_t size, Copy copy) {
   return detail::guarded([&]() -> Status {
     STELE_TRY(api.check({api.kind(), ordinal}));
     if (size == 0) return {};
+    STELE_TRY(api.synchronize(ordinal, nullptr));
     const std::size_t piece = std::min(size, std::size_t{1} << 20);
     STELE_TRY_ASSIGN(std::byte* const buffer, api.allocate_host(ordinal, piece));
     const std::unique_ptr<std::byte, std::function<void(std::byte*)>> owner(

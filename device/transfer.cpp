@@ -224,8 +224,13 @@ class Ring final : public Transfer {
     }
     Copies made{where.ordinal};
     STELE_TRY_ASSIGN(made.stream, api_->create_stream(where.ordinal));
+    // A stream that does not wait for the program's must not serve the next copy.
+    auto waits = before_ != nullptr ? api_->wait(where.ordinal, made.stream, before_) : Status();
+    if (!waits) {
+      api_->destroy_stream(where.ordinal, made.stream);
+      return std::move(waits).error();
+    }
     devices_.push_back(made);
-    if (before_ != nullptr) STELE_TRY(api_->wait(where.ordinal, made.stream, before_));
     return &devices_.back();
   }
 

@@ -89,6 +89,15 @@ Location location_of(const at::Tensor& tensor) {
   return {kind, tensor.device().index()};
 }
 
+/// Returns false for a tensor whose storage was freed, as FSDP does, or that has none, as wrappers of tensors do.
+bool has_data(const at::Tensor& tensor) {
+  if (tensor.numel() == 0 || (!tensor.is_cpu() && !tensor.is_cuda())) return true;
+  if (!tensor.has_storage() || tensor.storage().unsafeGetStorageImpl()->data() == nullptr) return false;
+  std::int64_t end = tensor.storage_offset() + 1;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) end += (tensor.size(d) - 1) * tensor.stride(d);
+  return static_cast<std::size_t>(end) * tensor.itemsize() <= tensor.storage().nbytes();
+}
+
 TensorOps base_ops(DType dtype) {
   TensorOps ops;
   ops.dtype = dtype;
@@ -182,7 +191,7 @@ Status StateDict::add(const ::torch::nn::Module& module, const Select& select, B
 
 Result<Entry*> StateDict::find(const at::Tensor& tensor, const std::string& path) {
   const DType dtype = dtype_of(tensor.scalar_type());
-  const bool plain = tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_meta();
+  const bool plain = tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_meta() && has_data(tensor);
   if (dtype == DType::none || !plain) {
     return Error(Errc::unsupported, "the kind of the tensor is not supported")
         .path(path)

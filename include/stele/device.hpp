@@ -50,8 +50,8 @@ class STELE_EXPORT Driver {
   /// Allocates memory of a device, aligned to 256 bytes; the last owner frees it, and keeps the driver. Errors:
   /// out_of_memory, io, invalid_argument (no such device).
   Result<std::shared_ptr<std::byte>> allocate(int ordinal, std::size_t size) const;
-  /// Copies bytes to or from the memory of a device, and waits for it: for tests and single numbers. Errors: io,
-  /// invalid_argument.
+  /// Copies bytes to or from the memory of a device, after the work that was given to its default stream, and waits for
+  /// the copy: for tests and single numbers. Errors: io, invalid_argument.
   Status copy_to_device(int ordinal, std::byte* to, std::span<const std::byte> from) const;
   Status copy_from_device(int ordinal, std::span<std::byte> to, const std::byte* from) const;
 

@@ -95,6 +95,8 @@ nb::capsule capsule_of(T object) {
 nb::object text(std::string_view s);
 nb::object to_python(const Value& value);
 nb::object to_python(const Report& report);
+/// Returns a stele.Error.
+nb::object to_python(const Error& error);
 nb::dict to_python(const std::map<std::string, std::string>& strings);
 /// Throws TypeError (no value), OverflowError (an integer of more than 64 bits).
 Value to_value(nb::handle object);
@@ -162,6 +164,9 @@ class Devices {
   std::mutex mutex_;
   std::shared_ptr<Transfer> transfer_;
 };
+
+/// Returns the training configuration of a checkpoint, or None.
+nb::object to_python_training(const Checkpoint& checkpoint);
 
 /// Returns a checkpoint of a model and {kind: model of arrays}.
 Checkpoint checkpoint_of(const Model& model, const nb::dict& optimizer);

@@ -19,14 +19,24 @@ nb::dict to_python_info(const StepInfo& info) {
   dict["time_ms"] = info.time_ms;
   dict["library"] = text(info.library);
   dict["format"] = text(info.format);
+  dict["signal"] = info.signal;
   dict["bytes"] = info.bytes;
   dict["base"] = info.base ? nb::cast(*info.base) : nb::none();
+  dict["deltas"] = info.deltas;
   dict["state"] = to_python(info.state);
   return dict;
 }
 
 nb::tuple to_python_saved(const SavedStep& saved) {
-  return nb::make_tuple(to_python_info(saved.info), to_python(saved.report), saved.removed);
+  return nb::make_tuple(to_python_info(saved.info), to_python(saved.report), saved.removed,
+                        saved.not_removed ? to_python(*saved.not_removed) : nb::object(nb::none()));
+}
+
+/// Returns [(step, message)].
+nb::list to_python_broken(const std::vector<BrokenStep>& steps) {
+  nb::list list;
+  for (const BrokenStep& broken : steps) list.append(nb::make_tuple(broken.step, text(broken.error.to_string())));
+  return list;
 }
 
 /// Returns the policy of {"all": True, "latest": 3, "best": (2, "loss", "lower"), "every_steps": 1000}.
@@ -90,6 +100,11 @@ class Manager {
       all.append(to_python_info(info));
     return all;
   }
+  nb::list broken() const {
+    std::vector<BrokenStep> all;
+    unwrap(without_gil([&] { return manager_->steps(&all); }));
+    return to_python_broken(all);
+  }
   nb::object best(const std::string& metric, const std::string& better) const {
     const auto found = unwrap(
         without_gil([&] { return manager_->best(metric, better == "higher" ? Better::higher : Better::lower); }));
@@ -101,7 +116,7 @@ class Manager {
   void remove(std::int64_t step) {
     unwrap(without_gil([&] { return manager_->remove(step); }));
   }
-  /// Returns (info, model, {kind: model}, [(skipped step, message)]); None if there is no step.
+  /// Returns the members of OpenedStep by their names in Python; None if there is no step.
   nb::object open(std::optional<std::int64_t> step) const {
     const auto opened = unwrap(without_gil([&]() -> Result<std::optional<OpenedStep>> {
       if (!step) return manager_->open_latest();
@@ -115,12 +130,15 @@ class Manager {
     for (const auto& [kind, arrays] : opened->checkpoint.optimizer.kinds()) {
       optimizer[text(kind)] = Model(arrays, shared);
     }
-    nb::list skipped;
-    for (const BrokenStep& broken : opened->skipped) {
-      skipped.append(nb::make_tuple(broken.step, text(broken.error.to_string())));
-    }
-    return nb::make_tuple(to_python_info(opened->info), Model(opened->checkpoint.parameters, shared), optimizer,
-                          skipped);
+    nb::dict dict;
+    dict["info"] = to_python_info(opened->info);
+    dict["model"] = Model(opened->checkpoint.parameters, shared);
+    dict["optimizer"] = optimizer;
+    dict["skipped"] = to_python_broken(opened->skipped);
+    dict["training"] = to_python_training(opened->checkpoint);
+    dict["has_graph"] = opened->checkpoint.graph.has_value();
+    dict["left_out"] = to_python(opened->checkpoint.left_out);
+    return dict;
   }
 
  private:
@@ -151,6 +169,7 @@ void bind_checkpoints(nb::module_& module) {
            nb::arg("metrics"), nb::arg("state"))
       .def("wait", &Manager::wait)
       .def("steps", &Manager::steps)
+      .def("broken", &Manager::broken)
       .def("best", &Manager::best, nb::arg("metric"), nb::arg("better"))
       .def("verify", &Manager::verify, nb::arg("step"))
       .def("remove", &Manager::remove, nb::arg("step"))

@@ -9,26 +9,67 @@ namespace stele::python {
 
 namespace {
 
-std::mutex running;
+class Run;
 
-/// Returns the exit status and, if `captured`, the output.
-nb::tuple run(const nb::list& arguments, bool captured) {
-  std::vector<std::string> words;
-  for (const nb::handle word : arguments) words.push_back(string_of(word));
-  std::string output;
-  const int status = without_gil([&] {
-    const std::lock_guard lock(running);
+/// The command runs once at a time, in this process.
+struct Turns {
+  std::mutex turn;   // held by the run
+  std::mutex mutex;  // of the next; taken after `turn`
+  const Run* now = nullptr;
+};
+Turns* turns = new Turns;
+
+/// A run of the command, which another thread can interrupt.
+class Run {
+ public:
+  explicit Run(const nb::list& words) {
+    for (const nb::handle word : words) words_.push_back(string_of(word));
+  }
+  /// Returns the exit status and, if `captured`, the output.
+  nb::tuple run(bool captured) {
+    std::string output;
+    const int status = without_gil([&] {
+      const std::lock_guard turn(turns->turn);
+      if (!set_now(this)) return interrupted_status;
+      const int result = command::run(words_, captured ? &output : nullptr);
+      set_now(nullptr);
+      return result;
+    });
+    return nb::make_tuple(status, nb::bytes(output.data(), output.size()));
+  }
+  /// Ends the run, or the next one, if it has not begun.
+  void interrupt() {
+    const std::lock_guard lock(turns->mutex);
+    interrupted_ = true;
+    if (turns->now == this) command::interrupt(true);
+  }
+
+ private:
+  static constexpr int interrupted_status = 130;
+  /// Returns false if the run was interrupted before it began.
+  bool set_now(const Run* run) {
+    const std::lock_guard lock(turns->mutex);
     command::interrupt(false);
-    return command::run(words, captured ? &output : nullptr);
-  });
-  return nb::make_tuple(status, nb::bytes(output.data(), output.size()));
-}
+    turns->now = run;
+    return !interrupted_;
+  }
+
+  std::vector<std::string> words_;
+  bool interrupted_ = false;
+};
 
 }  // namespace
 
 void bind_command(nb::module_& module) {
-  module.def("run", run, nb::arg("words"), nb::arg("captured"));
-  module.def("interrupt", [] { command::interrupt(true); });
+  nb::class_<Run>(module, "Run")
+      .def(nb::init<const nb::list&>(), nb::arg("words"))
+      .def("run", &Run::run, nb::arg("captured"))
+      .def("interrupt", &Run::interrupt);
+  // For a forked process: the thread that held the locks does not exist there.
+  module.def("forget_runs", [] {
+    turns = new Turns;
+    command::interrupt(false);
+  });
 }
 
 }  // namespace stele::python

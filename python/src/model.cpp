@@ -168,17 +168,15 @@ nb::object composite_of(const Model& model, std::size_t leaf) {
 /// Returns the statistics of a leaf, or None if it has no numbers.
 nb::object stats(const Model& model, std::size_t leaf) {
   const LeafView view = unwrap(model.snapshot().checked_leaf(leaf));
-  const auto all = unwrap(without_gil([&]() -> Result<std::vector<command::Statistics>> {
-    command::Terminal terminal({.quiet = true});
+  const command::Statistics s = unwrap(without_gil([&]() -> Result<command::Statistics> {
     SnapshotBuilder alone;  // a step on the whole model would take time for every tensor
     alone.set_flat();
     alone.keep(model.snapshot().data());
     const std::string name = view.path();
     detail::add_leaf(alone, std::string_view(name), view);
     STELE_TRY_ASSIGN(const Snapshot numbers, command::with_numbers(alone.finish()));
-    return command::statistics_of(numbers, {{"", 0}}, terminal);
+    return command::statistics_of(numbers, 0);
   }));
-  const command::Statistics& s = all.front();
   if (s.count == 0) return nb::none();
   nb::dict dict;
   dict["count"] = s.count;
@@ -213,7 +211,7 @@ nb::object checkpoint(const Model& model, const nb::str& name, const nb::dict& o
   nb::dict optimizer;
   for (const auto& [kind, state] : found->optimizer.kinds()) optimizer[text(kind)] = Model(state, model.format());
   dict["optimizer"] = optimizer;
-  dict["training"] = found->training ? to_python(unwrap(parse_json(found->training->json()))) : nb::object(nb::none());
+  dict["training"] = to_python_training(*found);
   dict["graph"] = found->graph.has_value();
   nb::list tags;
   if (model.format()->name() == "archive") {
@@ -227,11 +225,16 @@ nb::object checkpoint(const Model& model, const nb::str& name, const nb::dict& o
 
 }  // namespace
 
+nb::object to_python_training(const Checkpoint& checkpoint) {
+  return checkpoint.training ? to_python(unwrap(parse_json(checkpoint.training->json()))) : nb::object(nb::none());
+}
+
 void bind_model(nb::module_& module) {
   nb::class_<Model> model(module, "Model", nb::is_weak_referenceable());
   model.def_prop_ro("format", &Model::format_name)
       .def_prop_ro("metadata", [](const Model& m) { return to_python(m.snapshot().metadata()); })
       .def_prop_ro("properties", [](const Model& m) { return to_python(m.snapshot().properties()); })
+      .def_prop_ro("origin", [](const Model& m) { return to_python(m.snapshot().origin()); })
       .def_prop_ro("nbytes", [](const Model& m) { return m.snapshot().byte_size(); })
       .def("leaves", leaves)
       .def("files", files)

@@ -11,11 +11,7 @@ nb::object maker(const char* name) { return nb::module_::import_("stele._errors"
 
 /// Raises the stele.Error for an error of the library.
 void raise(const Error& error) {
-  nb::object offset = error.offset() ? nb::int_(*error.offset()) : nb::object(nb::none());
-  const nb::object exception =
-      maker("make")(text(error.code_name()), text(error.message()), text(error.path()), text(error.file()),
-                    text(error.expected()), text(error.found()), text(error.hint()), offset,
-                    error.report() ? to_python(*error.report()) : nb::object(nb::none()));
+  const nb::object exception = to_python(error);
   const nb::object cause = error.code() == Errc::io ? take_file_exception() : nb::object();
   if (cause.is_valid() && !PyErr_GivenExceptionMatches(cause.ptr(), PyExc_Exception)) {  // such as KeyboardInterrupt
     PyErr_SetObject(cause.type().ptr(), cause.ptr());
@@ -106,6 +102,13 @@ nb::object to_python(const Report& report) {
     rows.append(nb::make_tuple(text(name(row.what)), text(row.path), text(row.detail)));
   }
   return maker("Report")(rows, text(report.to_string()));
+}
+
+nb::object to_python(const Error& error) {
+  const nb::object offset = error.offset() ? nb::int_(*error.offset()) : nb::object(nb::none());
+  return maker("make")(text(error.code_name()), text(error.message()), text(error.path()), text(error.file()),
+                       text(error.expected()), text(error.found()), text(error.hint()), offset,
+                       error.report() ? to_python(*error.report()) : nb::object(nb::none()));
 }
 
 std::string string_of(nb::handle string) {

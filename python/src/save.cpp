@@ -119,6 +119,7 @@ class Build {
     const DType dtype = dtype_of(nb::cast<std::string>(row[1]));
     leaf->shape = nb::cast<std::vector<Extent>>(row[2]);
     leaf->address = reinterpret_cast<const std::byte*>(nb::cast<std::uintptr_t>(row[4]));
+    check_memory(row, leaf->address, bytes_of(dtype, leaf->shape));
     if (!row[5].is_none()) leaf->strides = nb::cast<std::vector<std::ptrdiff_t>>(row[5]);
     leaf->element = std::max(1U, element_size(dtype));
     leaf->boolean = dtype == DType::boolean;
@@ -140,6 +141,7 @@ class Build {
     tensor->data = reinterpret_cast<std::byte*>(nb::cast<std::uintptr_t>(row[4]));
     tensor->dtype = dtype_of(nb::cast<std::string>(row[1]));
     tensor->shape = Shape(std::span<const Extent>(nb::cast<std::vector<Extent>>(row[2])));
+    check_memory(row, tensor->data, bytes_of(tensor->dtype, tensor->shape.span()));
     const Provider provider = detail::module_provider(tensor.get(), device_tensor_ops);
     const std::uint32_t node = builder_.tensor(intern(row[0]), tensor->dtype, tensor->shape.span(),
                                                bytes_of(tensor->dtype, tensor->shape.span()), provider);
@@ -191,6 +193,10 @@ class Build {
     const auto bytes = count ? byte_length(dtype, *count) : std::nullopt;
     if (!bytes) throw nb::value_error("a tensor's size does not fit its dtype, or 64 bits");
     return *bytes;
+  }
+  static void check_memory(const nb::tuple& row, const std::byte* address, std::uint64_t bytes) {
+    if (address != nullptr || bytes == 0) return;
+    throw nb::value_error((string_of(row[0]) + ": the tensor has no memory").c_str());
   }
   SnapshotBuilder::Name intern(nb::handle name) {
     const Value text = to_value(name);

@@ -11,7 +11,7 @@ from . import _stele
 def main() -> int:
     """Runs the command with the arguments of this process."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    status, _ = _stele.run(["stele", *sys.argv[1:]], False)
+    status, _ = _stele.Run(["stele", *sys.argv[1:]]).run(False)
     return int(status)
 
 

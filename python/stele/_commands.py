@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import base64
 import json
+import numbers
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
 from . import _stele
 from ._errors import Error, Report, make
-from ._file import interruptible
+from ._file import File, interruptible
 from ._save import report_of
 
 Path = Union[str, "os.PathLike[str]"]
+Source = Union[Path, File]
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_stele.forget_runs)
 
 
 def run(words: Sequence[str]) -> tuple[int, dict[str, Any]]:
     """Runs the command with --json. Returns its exit status and the document. Ctrl+C ends it."""
-    command = ["stele", words[0], "--json", "--quiet", *words[1:]]
-    status, output = interruptible(lambda: _stele.run(command, True), _stele.interrupt)
+    command = _stele.Run(["stele", words[0], "--json", "--quiet", *words[1:]])
+    status, output = interruptible(lambda: command.run(True), command.interrupt)
     document = json.loads(output, object_hook=_object) if output else {}
     if "error" in document:
         raise error_of(document["error"])
@@ -41,18 +46,42 @@ def error_of(parts: dict[str, Any]) -> Error:
 
 # Flags whose names are not those of the arguments.
 _FLAGS = {"outputs": "output", "shapes": "shape", "except_": "except"}
+# Arguments that are paths of files to read and to write, and those that may be several.
+_READ = {"names", "names_a", "names_b", "parameters", "mappings"}
+_WRITTEN = {"target", "out"}
+_SEVERAL = {"files", "deltas"}
 
 
-def _texts(name: str, value: Any) -> list[str]:
+def _path(function: str, name: str, value: Any) -> str:
+    """Returns a path. Errors: TypeError, ValueError (an opened file that its path does not stand for)."""
+    if isinstance(value, File) and name not in _WRITTEN:
+        return value._as_path(function)
+    try:
+        return os.fsdecode(value)
+    except TypeError:
+        raise TypeError(f"{function}: {name} must be a path, not {type(value).__name__}") from None
+
+
+def _paths(function: str, name: str, value: Any) -> list[str]:
+    several = name in _SEVERAL and isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+    return [_path(function, name, item) for item in (value if several else [value])]
+
+
+def _texts(function: str, name: str, value: Any) -> list[str]:
     """Returns the values of an option, which may occur several times."""
+    if name in _READ or name in _WRITTEN:
+        return [_path(function, name, value)]
     if name == "shapes":
         return [f"{key}=" + ",".join("?" if n is None else str(n) for n in extents) for key, extents in value.items()]
-    if isinstance(value, Mapping):
+    if name == "rename" and isinstance(value, Mapping):
         for text in value.values():
             if "=" in text:
                 raise ValueError(f"{name}: a new name cannot have '=': {text!r}; transforms.rename has no such limit")
         return [f"{pattern}={text}" for pattern, text in value.items()]
     items = value if isinstance(value, (list, tuple)) else [value]
+    for item in items:
+        if not isinstance(item, (str, bytes, os.PathLike, numbers.Real)):
+            raise TypeError(f"{function}: {name} cannot be {type(item).__name__}")
     return [os.fsdecode(item) if isinstance(item, (bytes, os.PathLike)) else str(item) for item in items]
 
 
@@ -66,19 +95,18 @@ def _run(command: str, arguments: dict[str, Any], *places: str) -> dict[str, Any
         if value is True:
             words.append(flag)
             continue
-        for text in _texts(name, value):
+        for text in _texts(command, name, value):
             if not text:
                 raise ValueError(f"{command}: {name} is empty")
             words.append(f"{flag}={text}")
-    for place in (arguments[name] for name in places if arguments[name] is not None):
-        for file in [place] if isinstance(place, (str, bytes, os.PathLike)) else place:
-            file = os.fsdecode(file)
+    for name in places:
+        for file in _paths(command, name, arguments[name]):
             words.append(os.path.join(".", file) if file.startswith("-") else file)
     return run(words)[1]
 
 
 def convert(
-    source: Path,
+    source: Source,
     target: Path,
     *,
     to: str | None = None,
@@ -145,7 +173,7 @@ class Verification:
 
 
 def verify(
-    path: Path,
+    path: Source,
     *,
     names: Path | None = None,
     tag: str | None = None,
@@ -191,8 +219,8 @@ class Differences:
 
 
 def diff(
-    a: Path,
-    b: Path,
+    a: Source,
+    b: Source,
     *,
     atol: float = 0,
     rtol: float = 0,
@@ -216,7 +244,7 @@ def diff(
 
 
 def hash(  # noqa: A001
-    path: Path,
+    path: Source,
     *,
     algorithm: str = "xxh3",
     names: Path | None = None,
@@ -236,7 +264,7 @@ def hash(  # noqa: A001
 
 
 def hashes(
-    path: Path,
+    path: Source,
     *,
     algorithm: str = "xxh3",
     names: Path | None = None,
@@ -251,7 +279,7 @@ def hashes(
 
 
 def merge(
-    files: Path | Sequence[Path], out: Path, *, to: str | None = None, overlay: bool = False, allow_loss: bool = False,
+    files: Source | Iterable[Source], out: Path, *, to: str | None = None, overlay: bool = False, allow_loss: bool = False,
     threads: int = 0,
 ) -> Report:
     """Joins the tensors of several files in one: ``stele merge``. With `overlay`, later files replace tensors of
@@ -259,26 +287,26 @@ def merge(
     return report_of(_run("merge", locals(), "files").get("rows", []))
 
 
-def delta(old: Path, new: Path, out: Path, *, to: str | None = None, allow_loss: bool = False, threads: int = 0) -> Report:
+def delta(old: Source, new: Source, out: Path, *, to: str | None = None, allow_loss: bool = False, threads: int = 0) -> Report:
     """Writes what changed between two versions of a model: ``stele delta``."""
     return report_of(_run("delta", locals(), "old", "new").get("rows", []))
 
 
 def apply(
-    base: Path, deltas: Path | Sequence[Path], out: Path | None = None, *, to: str | None = None, in_place: bool = False,
+    base: Source, deltas: Source | Iterable[Source], out: Path | None = None, *, to: str | None = None, in_place: bool = False,
     allow_loss: bool = False, threads: int = 0,
 ) -> Report:
     """Writes the version of a model that deltas give, or with `in_place` makes `base` this version: ``stele apply``."""
     return report_of(_run("apply", locals(), "base", "deltas").get("rows", []))
 
 
-def compact(deltas: Sequence[Path], out: Path, *, to: str | None = None, threads: int = 0) -> Report:
+def compact(deltas: Iterable[Source], out: Path, *, to: str | None = None, threads: int = 0) -> Report:
     """Joins deltas that follow each other in one: ``stele compact``."""
     return report_of(_run("compact", locals(), "deltas").get("rows", []))
 
 
 def split(
-    source: Path,
+    source: Source,
     out: Path,
     *,
     size: str | int | None = None,
@@ -302,8 +330,8 @@ def split(
 
 
 def report(
-    a: Path,
-    b: Path | None = None,
+    a: Source,
+    b: Source | None = None,
     *,
     out: Path = "report.html",
     title: str | None = None,
@@ -316,11 +344,11 @@ def report(
     threads: int = 0,
 ) -> None:
     """Writes a page of HTML: sizes, histograms, and with `b` the differences: ``stele report``."""
-    _run("report", locals(), "a", "b")
+    _run("report", locals(), *(("a",) if b is None else ("a", "b")))
 
 
 def repair(
-    source: Path,
+    source: Source,
     out: Path,
     *,
     allow_loss: bool = False,
@@ -336,7 +364,7 @@ def repair(
 
 
 def import_onnx(
-    source: Path,
+    source: Source,
     target: Path,
     *,
     shapes: Mapping[str, Sequence[int | None]] | None = None,
@@ -357,7 +385,7 @@ def import_onnx(
 
 
 def import_tensorflow(
-    source: Path,
+    source: Source,
     target: Path,
     *,
     shapes: Mapping[str, Sequence[int | None]] | None = None,
@@ -374,7 +402,7 @@ def import_tensorflow(
 
 
 def export_onnx(
-    source: Path, target: Path, *, opset: int = 17, tag: str | None = None, allow_loss: bool = False, dry_run: bool = False,
+    source: Source, target: Path, *, opset: int = 17, tag: str | None = None, allow_loss: bool = False, dry_run: bool = False,
     no_clobber: bool = False,
 ) -> Report:
     """Writes a graph of DL4J as an ONNX model: ``stele import MODEL OUT.onnx``."""

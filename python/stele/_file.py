@@ -7,6 +7,7 @@ import html
 import math
 import operator
 import os
+import re
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
@@ -364,7 +365,7 @@ class File(Mapping[str, Tensor]):
         self._options = options or {}
         self._keep = keep
         self.path = path
-        self._absolute = None if path is None else os.path.abspath(path)
+        self._absolute = path if path is None or _URL.match(path) else os.path.abspath(path)
         self._identity = _identity(path, model) if path is not None else None
 
     @property
@@ -602,6 +603,23 @@ class File(Mapping[str, Tensor]):
                 continue
             interruptible(functools.partial(devices.read_into, model, group, stoppable), stoppable.stop)
 
+    def _as_path(self, function: str) -> str:
+        """Returns the path for a function that opens it again.
+
+        Raises:
+            TypeError: the file has none. ValueError: its path alone is not this file. Error: the file has changed.
+        """
+        self._model  # raises if closed
+        if self._absolute is None:
+            raise TypeError(f"{function}: the file is not at a path; save it first")
+        if self._options:
+            options = ", ".join(sorted(self._options))
+            raise ValueError(f"{function}: the file was opened with options ({options}); pass its path and the options")
+        now = _identity(self._absolute) or []
+        if self._identity is not None and now != self._identity[: max(1, len(now))]:
+            raise make("io", "the file has changed since it was opened", file=self.path or "")
+        return self._absolute
+
     # --- life ---
 
     def close(self) -> None:
@@ -692,6 +710,7 @@ class _Level(dict[str, Any]):
     """A level of names in a tree; a value may be a dict, too."""
 
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FLAGS = {"append", "compress", "parts", "allow_loss", "allow_overflow", "overwrite", "dry_run", "ignore_checksums"}
 _PATHS = {"names", "parameters"}
 _NUMBERS = {"threads"}
@@ -737,7 +756,7 @@ def checked(function: str, **options: Any) -> dict[str, Any]:
     return result
 
 
-def _identity(path: str, model: Any) -> list[tuple[str, int, int]] | None:
+def _identity(path: str, model: Any = None) -> list[tuple[str, int, int]] | None:
     """Returns names, sizes and times of a file, of the others that store its tensors, or of all files in a folder."""
     try:
         status = os.stat(path)
@@ -746,7 +765,7 @@ def _identity(path: str, model: Any) -> list[tuple[str, int, int]] | None:
             files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
         else:
             identity = [(".", status.st_size, status.st_mtime_ns)]
-            files = [file for file in model.files() if file != path]
+            files = [file for file in model.files() if file != path] if model is not None else []
             files = files and [file for file in files if os.path.exists(file) and not os.path.samefile(file, path)]
         for file in sorted(files) if files else ():
             status = os.stat(file)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _stele
-from ._errors import Report
+from ._errors import Error, Report
 from ._file import File
 from ._save import model_of
 
@@ -25,7 +26,8 @@ __all__ = ["CheckpointManager", "OpenedStep", "SavedStep", "StepInfo"]
 class StepInfo:
     """A saved step: its number, folder, metrics, time (milliseconds since 1970), writer, format, bytes and state.
 
-    `base`: the step that it is a delta of; None: it is whole.
+    `signal`: the signal that triggered the save; 0: none. `base`: the step that it is a delta of; None: it is whole.
+    `deltas`: the number of steps since the last whole one.
     """
 
     step: int
@@ -34,35 +36,50 @@ class StepInfo:
     time_ms: int
     library: str
     format: str
+    signal: int
     bytes: int
     base: int | None
+    deltas: int
     state: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class SavedStep:
-    """The result of a save; `removed`: the steps that the policy did not keep."""
+    """The result of a save.
+
+    `removed`: the steps that the policy did not keep. `not_removed`: why one of these could not be removed, or None; the
+    save itself succeeded, and a RuntimeWarning has the reason, too.
+    """
 
     info: StepInfo
     report: Report
     removed: list[int]
+    not_removed: Error | None
 
 
 @dataclass(frozen=True)
 class OpenedStep:
-    """An opened step. `optimizer`: ``{kind: File}``; `skipped`: newer steps that did not verify, and why."""
+    """An opened step. `optimizer`: ``{kind: File}``; `skipped`: newer steps that did not verify, and why.
+
+    `training`: the training configuration, as DL4J's JSON, or None; `has_graph`: True if the step has a computation
+    graph; `left_out`: parts of the step's files that are in none of these.
+    """
 
     info: StepInfo
     model: File
     optimizer: dict[str, File]
     skipped: list[tuple[int, str]]
+    training: dict[str, Any] | None
+    has_graph: bool
+    left_out: Report
 
 
 class CheckpointManager:
     """Saves the steps of a training run into a folder, and finds the step to resume from.
 
     The folder is the same as that of the C++ class of this name: either program resumes what the other saved. Only one
-    process may write to it.
+    process may write to it; its threads may share a manager. A process that is forked after a background save can read
+    the steps, but not save with the manager of its parent.
 
     Args:
         folder: is created if it is missing.
@@ -131,14 +148,22 @@ class CheckpointManager:
             background: returns after all tensors are copied; :meth:`wait` returns the result.
         """
         extra = dict(state or {})
-        if "torch_optimizer" in extra:
-            raise ValueError("save: the name torch_optimizer of the state is that of the optimizer's")
+        for name in ("torch_optimizer", "torch_module"):
+            if name in extra:
+                raise ValueError(f"save: the name {name} of the state is that of torch's state")
         kinds: Mapping[str, Mapping[str, Any]] = {}
         if optimizer is not None and not isinstance(optimizer, Mapping):
             kinds, extra["torch_optimizer"] = _kinds_of(model, optimizer)
         elif optimizer is not None:
             kinds = optimizer
-        tensors, kept = model_of(model if isinstance(model, (Mapping, File)) else model.state_dict())
+        values: dict[str, Any] = {}
+        entries = model
+        if not isinstance(model, (Mapping, File)):
+            from . import _modules
+
+            entries, values, versions = _modules.state_of(model)
+            extra["torch_module"] = {"versions": versions}
+        tensors, kept = model_of(entries, values=values)
         states = {kind: model_of(entries) for kind, entries in kinds.items()}
         numbers = {name: float(value) for name, value in (metrics or {}).items()}
         arguments = (operator.index(step), tensors, {kind: entry[0] for kind, entry in states.items()}, numbers, extra)
@@ -156,6 +181,11 @@ class CheckpointManager:
     def steps(self) -> list[StepInfo]:
         """Returns the whole steps, sorted."""
         return [StepInfo(**row) for row in self._manager.steps()]
+
+    def broken(self) -> list[tuple[int, str]]:
+        """Returns the steps that :meth:`steps` leaves out, and why."""
+        broken: list[tuple[int, str]] = self._manager.broken()
+        return broken
 
     def best(self, metric: str, better: str = "lower") -> StepInfo | None:
         """Returns the best step by a metric. `better`: ``"lower"`` or ``"higher"``."""
@@ -176,18 +206,27 @@ class CheckpointManager:
         found: Any = self._manager.open(step)
         if found is None:
             return None
-        info, model, optimizer, skipped = found
-        return OpenedStep(StepInfo(**info), File(model), {k: File(m) for k, m in optimizer.items()}, skipped)
+        found["info"] = StepInfo(**found["info"])
+        found["model"] = File(found["model"])
+        found["optimizer"] = {kind: File(model) for kind, model in found["optimizer"].items()}
+        return OpenedStep(**found)
 
     def resume(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> OpenedStep | None:
-        """Loads the newest step that verifies into a torch module and its optimizer. None: there is no step."""
+        """Loads the newest step that verifies into a torch module, by its ``load_state_dict``, and its optimizer. None:
+        there is no step.
+
+        Raises:
+            ValueError: the step has no optimizer, one of another class, or other parameter groups.
+            RuntimeError: the module has other names or shapes. Both change nothing.
+        """
         opened = self.open()
         if opened is None:
             return None
-        from . import torch as bridge
+        from . import _modules
 
         state = None if optimizer is None else _optimizer_state(model, optimizer, opened)
-        bridge.load_model(model, opened.model)
+        saved = opened.info.state.get("torch_module")
+        _modules.load(model, opened.model, True, versions=None if saved is None else saved["versions"])
         if optimizer is not None and state is not None:
             optimizer.load_state_dict(state)
         return opened
@@ -200,8 +239,10 @@ def _finish(manager: Any, process: int) -> None:
 
 
 def _saved(row: tuple[Any, ...]) -> SavedStep:
-    info, report, removed = row
-    return SavedStep(StepInfo(**info), report, removed)
+    info, report, removed, not_removed = row
+    if not_removed is not None:
+        warnings.warn(f"CheckpointManager: a step could not be removed: {not_removed}", RuntimeWarning, stacklevel=3)
+    return SavedStep(StepInfo(**info), report, removed, not_removed)
 
 
 def _check_direction(better: str) -> None:
@@ -258,6 +299,8 @@ def _optimizer_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer, o
     saved = opened.info.state.get("torch_optimizer")
     if saved is None:
         raise ValueError(f"step {opened.info.step} has no state of a torch optimizer")
+    if saved["class"] != type(optimizer).__name__:
+        raise ValueError(f"the step has the state of {saved['class']}, but the optimizer is {type(optimizer).__name__}")
     names = _names_of(model)
     if len(saved["groups"]) != len(optimizer.param_groups):
         raise ValueError(f"the step has {len(saved['groups'])} parameter groups, the optimizer {len(optimizer.param_groups)}")

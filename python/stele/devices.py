@@ -191,7 +191,7 @@ class DeviceTensor:
         return math.prod(self.shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Returns a copy of the elements in main memory."""
+        """Returns a copy of the elements in main memory, after the work that was given to the default stream."""
         raw = self._driver.bytes(self.address, self.nbytes, self._ordinal)
         if self.dtype in _dtypes.NUMPY:
             array: np.ndarray[Any, Any] = raw.view(_dtypes.NUMPY[self.dtype]).reshape(self.shape)
@@ -210,14 +210,19 @@ class DeviceTensor:
         code, bits = _CODES[dtype]
         return _stele.to_dlpack(self._owner, self.address, list(shape), code, bits, _TYPES[self._kind], self._ordinal)
 
-    def _bytes(self) -> Any:
-        """Returns an object with DLPack for the bytes."""
-        return self._array("u8", (self.nbytes,))
+    def _bytes(self) -> DeviceTensor:
+        """Returns the bytes as a tensor with the same memory."""
+        return DeviceTensor(
+            self._driver, self._kind, self._ordinal, self._owner, self.address, "u8", (self.nbytes,), self.nbytes
+        )
 
-    def __dlpack__(self, **options: Any) -> Any:
-        # No stream needs to wait: all copies to the memory had ended before there was an object.
-        array = self._array(self.dtype, self.shape) if self.dtype in _CODES else self._bytes()
-        return array.__dlpack__(**options)
+    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+        # All copies to the memory had ended before there was an object; later work of the program is on the default
+        # stream, and another stream may not wait for that.
+        if stream not in (None, -1, _DEFAULT_STREAMS[self._kind]):
+            self._driver.synchronize(self._ordinal)
+        array = self._array(self.dtype, self.shape) if self.dtype in _CODES else self._array("u8", (self.nbytes,))
+        return array.__dlpack__(stream=stream, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (_TYPES[self._kind], self._ordinal)
@@ -233,7 +238,7 @@ class DeviceTensor:
             "typestr": np.dtype(_dtypes.NUMPY[self.dtype] if whole else "uint8").str,
             "data": (self.address if self.nbytes else 0, False),
             "strides": None,
-            "stream": None,
+            "stream": 1,  # the default stream, to which the program may have given work
         }
 
     def __repr__(self) -> str:

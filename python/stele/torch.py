@@ -9,7 +9,7 @@ import numpy as np
 import torch as _torch
 
 from . import _dtypes, devices
-from ._errors import Report, make
+from ._errors import Report
 from ._file import File, Progress, open  # noqa: A004
 from ._save import save
 
@@ -42,23 +42,62 @@ def describe(
     tensor: _torch.Tensor, name: str
 ) -> tuple[str, tuple[int, ...], tuple[int, ...] | None, int, Any, tuple[Any, ...] | None]:
     """Returns dtype, shape, strides in bytes (None: contiguous), address, owner, and what equals for shared tensors."""
+    if _torch.nn.parameter.is_lazy(tensor):
+        raise TypeError(f"{name}: a parameter without a shape cannot be saved; run the module once")
+    if _is_transformed(tensor):
+        raise TypeError(f"{name}: a tensor inside of a transform of torch.func has no memory")
     tensor = tensor.detach()
     if tensor.is_nested:
         raise TypeError(f"{name}: a nested tensor cannot be saved; use .unbind()")
     if tensor.layout is not _torch.strided:
-        raise TypeError(f"{name}: a sparse tensor cannot be saved; use .to_dense()")
+        raise TypeError(f"{name}: a tensor with the layout {tensor.layout} cannot be saved; use .to_dense()")
     dtype = _DTYPES.get(tensor.dtype)
     if dtype is None:
         raise TypeError(f"{name}: no format has the dtype {tensor.dtype}")
     if tensor.device.type == "meta":
         raise TypeError(f"{name}: a tensor on the device meta has no elements")
+    if tensor.device.type in ("cpu", "cuda"):  # others may have no addresses
+        _check_memory(tensor, name)
     shared = _shared(tensor)
     tensor = tensor.resolve_conj().resolve_neg()
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
+        _check_memory(tensor, name)
     size = tensor.element_size()
     strides = None if tensor.is_contiguous() else tuple(stride * size for stride in tensor.stride())
     return dtype, tuple(tensor.shape), strides, tensor.data_ptr(), tensor, shared
+
+
+def _check_memory(tensor: _torch.Tensor, name: str) -> None:
+    """Checks that the elements are in memory: fake tensors, wrappers, and tensors whose storage was freed have none.
+
+    Raises:
+        TypeError: they are not.
+    """
+    if not tensor.numel():
+        return
+    end = tensor.storage_offset() + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride())) + 1
+    needed, kind = end * tensor.element_size(), type(tensor).__name__
+    try:
+        size = tensor.untyped_storage().nbytes() if tensor.data_ptr() else 0
+    except RuntimeError:  # also NotImplementedError
+        size = 0
+    if size >= needed:
+        return
+    if kind == "DTensor":
+        raise TypeError(f"{name}: a DTensor has no memory of its own; use .full_tensor() or .to_local()")
+    if _is_transformed(tensor):
+        raise TypeError(f"{name}: a tensor inside of a transform of torch.func has no memory")
+    if kind not in ("Tensor", "Parameter"):
+        raise TypeError(f"{name}: a {kind} has no memory of its own; make a torch.Tensor of it")
+    raise TypeError(
+        f"{name}: the tensor's storage has {size} of {needed} bytes: it was freed, as FSDP does; gather the parameters first"
+    )
+
+
+def _is_transformed(tensor: _torch.Tensor) -> bool:
+    functorch = getattr(_torch._C, "_functorch", None)
+    return functorch is not None and bool(functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def _shared(tensor: _torch.Tensor) -> tuple[Any, ...] | None:
@@ -71,7 +110,8 @@ def _shared(tensor: _torch.Tensor) -> tuple[Any, ...] | None:
 def row_of(tensor: _torch.Tensor, name: str) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
     """Returns the row of _stele.build() for a tensor, and what equals for shared tensors. A contiguous tensor on a
     device is read from there if the driver opens; otherwise it is copied to main memory first."""
-    plain = not tensor.is_nested and tensor.layout is _torch.strided and tensor.dtype in _DTYPES
+    plain = not _torch.nn.parameter.is_lazy(tensor) and not tensor.is_nested
+    plain = plain and tensor.layout is _torch.strided and tensor.dtype in _DTYPES
     if plain and tensor.device.type == "cuda" and _can_be_read(tensor) and devices.count(_kind()):
         memory = memory_of(tensor, name)
         place = (memory.driver, memory.ordinal)
@@ -97,6 +137,7 @@ def memory_of(tensor: _torch.Tensor, name: str) -> devices.Memory:
         raise TypeError(f"{name}: no format has the dtype {tensor.dtype}")
     if tensor.layout is not _torch.strided or not _can_be_read(tensor):
         raise ValueError(f"{name}: the elements are not contiguous in the memory of the device")
+    _check_memory(tensor, name)
     driver = devices.driver(_kind())
     _torch.cuda.current_stream(tensor.device).synchronize()
     return devices.Memory(driver, tensor.get_device(), tensor.data_ptr(), dtype, tuple(tensor.shape), tensor)
@@ -110,7 +151,8 @@ def tensor_on_device(tensor: devices.DeviceTensor) -> _torch.Tensor:
     if tensor.nbytes == 0:
         _, _, ordinal = tensor.device.partition(":")
         return _torch.empty(tensor.shape, dtype=wanted or _torch.uint8, device=f"cuda:{ordinal}")
-    raw = _torch.from_dlpack(tensor._bytes())  # bytes, because DLPack in older versions of torch lacks 8-bit floats
+    # Bytes, because DLPack in older versions of torch lacks 8-bit floats.
+    raw = _torch.from_dlpack(tensor._bytes())  # type: ignore[attr-defined, unused-ignore]
     return raw if wanted is None else raw.view(wanted).reshape(tensor.shape)
 
 
@@ -127,6 +169,7 @@ def array_of(tensor: _torch.Tensor) -> np.ndarray[Any, Any]:
     if tensor.device.type != "cpu":
         raise ValueError("read_into: the tensor must be on the CPU")
     tensor = tensor.detach()
+    _check_memory(tensor, "read_into")
     name = _DTYPES.get(tensor.dtype)
     if name in _dtypes.ML_DTYPES:
         raw = tensor.view(_torch.uint16 if tensor.element_size() == 2 else _torch.uint8).numpy()
@@ -153,9 +196,13 @@ def load_file(path: Any, device: Any = "cpu", **options: Any) -> dict[str, _torc
 
 
 def save_model(model: _torch.nn.Module, path: Any, **options: Any) -> Report:
-    """Saves the parameters and buffers of a module under PyTorch's names. Tensors under several names are saved once,
-    where the format has ties, and under each name where it does not."""
-    report: Report = save(model.state_dict(), path, **options)
+    """Saves the parameters, buffers and extra state of a module under PyTorch's names. Tensors under several names are
+    saved once, where the format has ties, and under each name where it does not. Extra state is of tensors, and of
+    numbers, strings, lists and dicts in formats that have values."""
+    from . import _modules
+
+    tensors, values, _ = _modules.state_of(model)
+    report: Report = save(tensors, path, values={**values, **(options.pop("values", None) or {})}, **options)
     return report
 
 
@@ -169,73 +216,23 @@ def load_model(
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[list[str], list[str]]:
-    """Loads a module's parameters and buffers, by PyTorch's names, straight into their memory.
+    """Loads a module's parameters, buffers and extra state by its ``load_state_dict``, with its hooks. Tensors are read
+    straight into the module's memory.
 
-    All names and shapes are compared before the first tensor changes. Another dtype is converted, as in PyTorch.
+    All names and shapes are compared before the first tensor changes, except those of parts that have code of their own
+    for loads. Another dtype is converted, as in PyTorch.
 
     Args:
         strict: missing or unexpected names are an error (RuntimeError), as in ``load_state_dict``.
         device: where tensors are made with `assign`.
-        assign: replaces the parameters, like ``load_state_dict(assign=True)``: for modules on the device meta.
+        assign: replaces the parameters, like ``load_state_dict(assign=True)``: for modules on the device meta, which are
+            an error without it. Names of one parameter stay names of one, if the file has one tensor, or equal ones, for
+            them.
 
     Returns:
         The missing and the unexpected names.
     """
+    from . import _modules
+
     file = path if isinstance(path, File) else open(path, **options)
-    state = model.state_dict()
-    missing = [name for name in state if name not in file]
-    unexpected = [name for name in file if name not in state]
-    problems = [
-        f"{name}: the file has the shape {list(file[name].shape)}, the module {list(tensor.shape)}"
-        for name, tensor in state.items()
-        if name in file and tuple(tensor.shape) != file[name].shape
-    ]
-    if strict and (missing or unexpected):
-        if missing:
-            problems.append("missing: " + ", ".join(missing))
-        if unexpected:
-            problems.append("unexpected: " + ", ".join(unexpected))
-    if problems:
-        raise RuntimeError(f"load_model: {type(model).__name__} and the file differ:\n  " + "\n  ".join(problems))
-    present = [name for name in state if name in file]
-    if assign:
-        place = _place_of(device) if device else None
-        if place is not None:
-            on_device = file.to_device(place, present, progress=progress)
-            tensors = {name: tensor.torch() for name, tensor in on_device.items()}
-        else:
-            tensors = {name: file[name].torch(copy=True) for name in present}
-        model.load_state_dict({n: t.to(device) if device else t for n, t in tensors.items()}, strict=False, assign=True)
-        return missing, unexpected
-    total, done = sum(file[name].nbytes for name in present), 0
-    on_devices = {name: state[name] for name in present if _is_direct(state[name], file[name].dtype)}
-    if on_devices:
-        size = sum(file[name].nbytes for name in on_devices)
-        # The bytes are counted a second time if they are verified first.
-        file.read_into(on_devices, progress=None if progress is None else lambda d, t: progress(d * size // max(t, 1), total))
-        done += size
-    with _torch.no_grad():
-        for name in present:
-            if name in on_devices:
-                continue
-            target, tensor = state[name], file[name]
-            part = None if progress is None else _part_of(progress, done, total)
-            if target.device.type == "cpu" and target.is_contiguous() and _DTYPES.get(target.dtype) == tensor.dtype:
-                tensor.read_into(target, progress=part)
-            else:
-                target.copy_(tensor.torch())
-                if part is not None and part(tensor.nbytes, tensor.nbytes) is False:
-                    raise make("cancelled", "the progress callback stopped the operation", name, file.path or "")
-            done += tensor.nbytes
-    return missing, unexpected
-
-
-def _is_direct(target: _torch.Tensor, dtype: str) -> bool:
-    """Returns True if elements of a dtype can be read straight into a tensor on a device."""
-    same = _DTYPES.get(target.dtype) == dtype and target.device.type == "cuda"
-    return same and _can_be_read(target) and devices.count(_kind()) > 0
-
-
-def _part_of(progress: Progress, before: int, total: int) -> Progress:
-    """Returns the progress function of a tensor, after `before` bytes of others."""
-    return lambda done, _: progress(before + done, total)
+    return _modules.load(model, file, strict, device=device, assign=assign, progress=progress)

@@ -3,9 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "checkpoints/staging.hpp"
 #include "checkpoints/steps.hpp"
@@ -111,6 +113,60 @@ TEST_CASE("the error of a background save is returned by the next call, once") {
   CHECK(manager.wait()->back().info.step == 20000);
   for (const std::string& name : stele_test::names_in(dir / "run")) CHECK(name.starts_with("step-"));
   CHECK_FALSE(std::filesystem::exists(dir / "run/step-00000001"));
+}
+
+TEST_CASE_TEMPLATE("threads share a manager", R, BinaryRecorder<>, CompressedRecorder<>) {
+  const TempDir dir;
+  constexpr std::int64_t threads = 4, each = 12;
+  const std::size_t deltas = std::is_same_v<R, CompressedRecorder<>> ? 3 : 0;
+  auto manager = manager_in<R>(dir / "run", {.staging_bytes = 100'000, .deltas = deltas});
+  std::atomic<int> failures{0};
+  const auto work = [&](std::int64_t thread) {
+    const auto check = [&](const auto& result) { failures += result ? 0 : 1; };
+    for (std::int64_t i = 1; i <= each; ++i) {
+      const std::int64_t step = i * threads + thread;
+      const Net model = net(static_cast<float>(step), 500);
+      const Checkpoint checkpoint = checkpoint_of(model).value();
+      if ((i + thread) % 2 == 0) check(manager.save(step, checkpoint));
+      if ((i + thread) % 2 == 1) check(manager.save_async(step, checkpoint));
+      static_cast<void>(manager.due(step));
+      if (i % 4 == 0) check(manager.open_latest());
+      if (i % 5 == 0) check(manager.wait());
+      if (i % 6 == 0) check(manager.steps());
+    }
+  };
+  std::vector<std::thread> running;
+  for (std::int64_t thread = 0; thread < threads; ++thread) running.emplace_back(work, thread);
+  for (std::thread& thread : running) thread.join();
+  REQUIRE(manager.wait());
+  CHECK(failures == 0);
+  CHECK(numbers(manager).size() == static_cast<std::size_t>(threads * each));
+  for (const std::int64_t step : numbers(manager)) {
+    Net loaded;
+    CHECK(manager.load_step(manager.open_step(step).value(), loaded));
+    CHECK(loaded.bias == net(static_cast<float>(step), 500).bias);
+  }
+}
+
+TEST_CASE("threads save and remove the same steps") {
+  const TempDir dir;
+  auto manager = manager_in(dir / "run", {.keep = keep::latest(2)});
+  std::atomic<int> others{0};  // errors but those of a step that is removed twice
+  const auto work = [&](std::int64_t thread) {
+    for (std::int64_t step = 1; step <= 12; ++step) {
+      const Net model = net(static_cast<float>(step));
+      if (!manager.save_async(step, checkpoint_of(model).value())) ++others;
+      if (step % 3 != thread) continue;
+      auto removed = manager.remove(step);
+      if (!removed && removed.error().code() != Errc::not_found) ++others;
+    }
+  };
+  std::thread a(work, 0), b(work, 1);
+  a.join();
+  b.join();
+  CHECK(manager.wait());
+  CHECK(others == 0);
+  for (const std::int64_t step : numbers(manager)) CHECK(manager.verify(step));
 }
 
 TEST_CASE("an invalid bool is not saved in the background either") {

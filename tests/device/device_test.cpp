@@ -9,12 +9,15 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <numeric>
 #include <thread>
 
 #include "device/devices.hpp"
+#include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
 namespace {
@@ -143,6 +146,47 @@ void flip_byte(const std::string& path, std::uint64_t at) {
   file.seekp(static_cast<std::streamoff>(at));
   file.put(byte);
 }
+
+/// A stream that a program makes, which does not wait for the default stream.
+template <class Kind>
+class StreamOfProgram {
+ public:
+  explicit StreamOfProgram(stele_fake::Fake& fake) : fake_(fake) {
+    if (Kind::kind == DeviceKind::cuda) {
+      void* context = nullptr;
+      call<int*, int>("cuDeviceGet", &gpu_, 0);
+      call<void**, int>("cuDevicePrimaryCtxRetain", &context, gpu_);
+      call<void*>("cuCtxPushCurrent_v2", context);
+      call<void**, unsigned>("cuStreamCreate", &handle_, 1);
+    } else {
+      call<void**, unsigned>("hipStreamCreateWithFlags", &handle_, 1);
+    }
+  }
+  StreamOfProgram(const StreamOfProgram&) = delete;
+  StreamOfProgram& operator=(const StreamOfProgram&) = delete;
+  ~StreamOfProgram() {
+    if (Kind::kind == DeviceKind::cuda) {
+      call<void*>("cuStreamSynchronize", handle_);
+      call<void*>("cuStreamDestroy_v2", handle_);
+      void* context = nullptr;
+      call<void**>("cuCtxPopCurrent_v2", &context);
+      call<int>("cuDevicePrimaryCtxRelease_v2", gpu_);
+    } else {
+      call<void*>("hipStreamSynchronize", handle_);
+      call<void*>("hipStreamDestroy", handle_);
+    }
+  }
+  void* handle() const noexcept { return handle_; }
+
+ private:
+  template <class... T>
+  void call(const char* name, T... arguments) {
+    CHECK(fake_.template function<int(T...)>(name)(arguments...) == 0);
+  }
+  stele_fake::Fake& fake_;
+  int gpu_ = 0;
+  void* handle_ = nullptr;
+};
 
 TEST_SUITE_BEGIN("concurrency");
 
@@ -349,6 +393,51 @@ TEST_CASE("new_memory: tensors in main memory, arrays, ids and errors") {
   CHECK(failures > 0);
 }
 
+DEVICE_TEST("a stream of copies that could not be told to wait is not used") {
+  Devices<Kind> devices;
+  NEEDS_DEVICE(devices);
+  if (devices.fake() == nullptr) return;
+  stele_fake::Fake& fake = *devices.fake();
+  const StreamOfProgram<Kind> program(fake);
+  const auto tensor = devices.make(vector(1000, 0));
+  auto* const data = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(tensor.data()));
+  const auto transfer = devices.transfer({.stream = device::Stream::of(Kind::kind, program.handle())});
+  const auto kernel = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  REQUIRE(fake->kernel(program.handle(), 0, std::bit_cast<std::uintptr_t>(data), 4000, true, kernel, nullptr) == 0);
+  REQUIRE(transfer->begin());
+  std::byte* const buffer = transfer->acquire(true).value();
+  const DeviceCopy copy{buffer, data, 4000, {Kind::kind, 0}};
+  fake->fail(Kind::kind == DeviceKind::cuda ? "cuStreamWaitEvent" : "hipStreamWaitEvent", 1, 999, 1);
+  CHECK(stele_test::code_of(transfer->from_device(buffer, {&copy, 1})) == Errc::io);
+  CHECK(transfer->from_device(buffer, {&copy, 1}));  // the fake driver reports copies that are not ordered
+  CHECK(transfer->wait(buffer));
+  transfer->release(buffer);
+}
+
+DEVICE_TEST("single copies wait for the default stream") {
+  Devices<Kind> devices;
+  NEEDS_DEVICE(devices);
+  if (devices.fake() == nullptr) return;
+  stele_fake::Fake& fake = *devices.fake();
+  auto tensor = devices.make(vector(1000, 0));
+  struct Work {
+    stele_fake::Fake& fake;
+    std::uint64_t address;
+    std::vector<float> numbers;
+  } work{fake, std::bit_cast<std::uintptr_t>(tensor.data()), std::vector<float>(1000, 7)};
+  const auto kernel = [](void* context) {
+    auto& w = *static_cast<Work*>(context);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    w.fake->write(w.address, w.numbers.data(), w.numbers.size() * sizeof(float));
+  };
+  REQUIRE(fake->kernel(nullptr, 0, work.address, 4000, true, kernel, &work) == 0);
+  CHECK(devices.read(tensor) == work.numbers);
+  REQUIRE(fake->kernel(nullptr, 0, work.address, 4000, true, kernel, &work) == 0);
+  const auto after = vector(1000, 3);
+  devices.write(tensor, after.span());
+  CHECK(devices.read(tensor) == elements(after.span()));
+}
+
 DEVICE_TEST("copies wait for the program's stream, and its later work for them") {
   Devices<Kind> devices;
   NEEDS_DEVICE(devices);
@@ -358,20 +447,8 @@ DEVICE_TEST("copies wait for the program's stream, and its later work for them")
   const host::Net old = host_net(2, 50, 1), host = host_net(2, 50, 1000);
   REQUIRE(save(host, dir / "a.stele"));
   gpu::Net net = device_net(devices, old);
-  int gpu = 0;
-  void* const handle = [&] {
-    void* made = nullptr;
-    if (Kind::kind == DeviceKind::cuda) {
-      void* context = nullptr;
-      fake.template function<int(int*, int)>("cuDeviceGet")(&gpu, 0);
-      fake.template function<int(void**, int)>("cuDevicePrimaryCtxRetain")(&context, gpu);
-      fake.template function<int(void*)>("cuCtxPushCurrent_v2")(context);
-      fake.template function<int(void**, unsigned)>("cuStreamCreate")(&made, 1);
-    } else {
-      fake.template function<int(void**, unsigned)>("hipStreamCreateWithFlags")(&made, 1);
-    }
-    return made;
-  }();
+  const StreamOfProgram<Kind> program(fake);
+  void* const handle = program.handle();
   const auto user = device::Stream::of(Kind::kind, handle);
   const auto kernel = [&](bool writes) {
     for (const gpu::Layer& layer : net.layers) {
@@ -410,16 +487,6 @@ DEVICE_TEST("copies wait for the program's stream, and its later work for them")
     REQUIRE(fake->idle() == 0);
     CHECK(fake.misuses() != "");
     fake->clear_misuses();
-  }
-  const char* const synchronize = Kind::kind == DeviceKind::cuda ? "cuStreamSynchronize" : "hipStreamSynchronize";
-  CHECK(fake.template function<int(void*)>(synchronize)(handle) == 0);
-  if (Kind::kind == DeviceKind::cuda) {
-    fake.template function<int(void*)>("cuStreamDestroy_v2")(handle);
-    void* context = nullptr;
-    fake.template function<int(void**)>("cuCtxPopCurrent_v2")(&context);
-    fake.template function<int(int)>("cuDevicePrimaryCtxRelease_v2")(gpu);
-  } else {
-    fake.template function<int(void*)>("hipStreamDestroy")(handle);
   }
 }
 

@@ -159,6 +159,9 @@ TEST_CASE("every dtype, layout and kind of view") {
   CHECK(refused(::torch::eye(3).to_sparse()) == "unsupported");
   CHECK(refused(::torch::empty({2}, ::torch::kMeta)) == "unsupported");
   CHECK(refused(::torch::quantize_per_tensor(::torch::ones({2}), 0.1, 0, ::torch::kQInt8)) == "unsupported");
+  const ::torch::Tensor beyond = ::torch::ones({2});
+  beyond.unsafeGetTensorImpl()->set_sizes_contiguous({3});  // more than its storage has, as after FSDP has freed it
+  CHECK(refused(beyond) == "unsupported");
 }
 
 TEST_CASE("the snapshot keeps the tensors alive") {

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import equal_bits, run_python
+from conftest import ROOT, equal_bits, run_python
 
 import stele
+import stele.checkpoints
 
 
 def tensors(step: int) -> dict[str, Any]:
@@ -34,6 +37,67 @@ def test_a_step_comes_back_with_everything(format: str, tmp_path: Path) -> None:
     assert all(equal_bits(opened.model[name].numpy(), array) for name, array in tensors(3).items())
     assert set(opened.optimizer) == set(state)
     assert all(equal_bits(opened.optimizer["exp_avg"][name].numpy(), array) for name, array in tensors(5).items())
+
+
+def members(header: str, struct: str) -> set[str]:
+    """Returns the names of the members of a struct of C++."""
+    text = re.sub(r"//.*", "", (ROOT / "include/stele" / header).read_text())
+    body = re.findall(rf"^struct {struct} {{\n(.*?)^}};", text, re.MULTILINE | re.DOTALL)[0]
+    return {match for match in re.findall(r"(\w+)(?:\{[^;]*\}| = [^;]+)?;", body)}
+
+
+@pytest.mark.parametrize(
+    ("header", "struct", "others"),
+    [
+        ("checkpoints/policies.hpp", "StepInfo", {}),
+        ("checkpoints/manager.hpp", "SavedStep", {}),
+        (
+            "checkpoints/manager.hpp",
+            "OpenedStep",
+            {"checkpoint": {"model", "optimizer", "training", "has_graph", "left_out"}},
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_results_have_all_members_of_those_of_cpp(header: str, struct: str, others: dict[str, set[str]]) -> None:
+    expected: set[str] = set()
+    for name in members(header, struct):
+        expected |= others.get(name, {name})
+    assert {field.name for field in dataclasses.fields(getattr(stele.checkpoints, struct))} == expected
+    assert members("checkpoint.hpp", "Checkpoint") == {"parameters", "graph", "training", "optimizer", "left_out"}
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_step_that_cannot_be_removed_is_said(background: bool, tmp_path: Path) -> None:
+    manager = stele.CheckpointManager(tmp_path, keep={"latest": 1})
+    first = manager.save(1, tensors(1))
+    assert first is not None and first.not_removed is None
+    (tmp_path / "step-00000001" / "mine.txt").write_text("x")
+    with pytest.warns(RuntimeWarning, match=r"mine\.txt"):
+        second = manager.save(2, tensors(2), background=background)
+        if background:
+            (second,) = manager.wait()
+    assert second is not None and second.removed == [] and isinstance(second.not_removed, stele.ExistsError)
+    assert "step-00000001" in second.not_removed.file
+    assert [info.step for info in manager.steps()] == [1, 2]
+
+
+def test_broken_steps_are_listed(tmp_path: Path) -> None:
+    manager = stele.CheckpointManager(tmp_path)
+    for step in (1, 2):
+        manager.save(step, tensors(step))
+    assert manager.broken() == []
+    next((tmp_path / "step-00000001").glob("*.stele")).unlink()
+    ((step, why),) = manager.broken()
+    assert step == 1 and "step-00000001" in why and [info.step for info in manager.steps()] == [2]
+
+
+def test_the_training_configuration_of_a_step(tmp_path: Path) -> None:
+    manager = stele.CheckpointManager(tmp_path)
+    manager.save(1, tensors(1))
+    opened = manager.open()
+    assert opened is not None and opened.training is None and not opened.has_graph and len(opened.left_out) == 0
+    assert opened.info.signal == 0 and opened.info.deltas == 0
 
 
 @pytest.mark.parametrize(
@@ -90,6 +154,7 @@ def test_steps_as_deltas(tmp_path: Path) -> None:
     for step in range(1, 5):
         manager.save(step, {"frozen": frozen, "trained": np.full(10, step, np.float32)})
     assert [info.base for info in manager.steps()] == [None, 1, 2, None]
+    assert [info.deltas for info in manager.steps()] == [0, 1, 2, 0]
     sizes = [info.bytes for info in manager.steps()]
     assert sizes[1] * 10 < sizes[0] and sizes[3] == sizes[0]
     opened = manager.open(3)
@@ -184,6 +249,32 @@ print([info.step for info in stele.CheckpointManager(sys.argv[1]).steps()])
 """,
         str(tmp_path),
         timeout=30,
+    )
+
+
+@pytest.mark.parametrize("background", ["i % 2 == 0", "True", "False"])
+def test_threads_share_a_manager(background: str, tmp_path: Path) -> None:
+    run_python(
+        f"""
+import sys, threading, numpy as np, stele
+manager = stele.CheckpointManager(sys.argv[1])
+model, errors = {{"w": np.ones(1 << 18, "f4")}}, []
+def work(number):
+    try:
+        for i in range(12):
+            manager.save(100 * number + i + 1, model, background={background})
+            manager.due(i), manager.steps(), manager.open()
+    except BaseException as error:
+        errors.append(error)
+threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+manager.wait()
+assert errors == [] and len(manager.steps()) == 60, (errors, len(manager.steps()))
+""",
+        str(tmp_path),
     )
 
 
@@ -305,7 +396,7 @@ def test_a_resume_without_a_step_or_with_another_optimizer(tmp_path: Path) -> No
         manager.resume(model, optimizer)
     manager.save(2, model, optimizer)
     with pytest.raises(ValueError, match="groups"):
-        manager.resume(model, groups(torch, model))
+        manager.resume(model, torch.optim.Adam([{"params": model[0].parameters()}, {"params": model[2].parameters()}]))
     with pytest.raises(ValueError, match="groups"):
         manager.resume(model, torch.optim.Adam(list(model.parameters())[1:]))
     with pytest.raises(ValueError, match="not in the model"):
@@ -315,6 +406,60 @@ def test_a_resume_without_a_step_or_with_another_optimizer(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="torch_optimizer"):
         manager.save(3, model, state={"torch_optimizer": 1})
     assert [info.step for info in manager.steps()] == [1, 2]
+
+
+@pytest.mark.parametrize("saved", ["adam", "momentum", "adagrad"])
+@pytest.mark.parametrize("resumed", ["adam", "momentum", "rmsprop", "adamw"])
+def test_an_optimizer_of_another_class_is_refused_before_anything_changes(saved: str, resumed: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if saved == resumed:
+        return
+    model, optimizer = trained(OPTIMIZERS[saved])
+    manager = stele.CheckpointManager(tmp_path)
+    manager.save(1, model, optimizer)
+    made = {**OPTIMIZERS, "adamw": lambda torch, model: torch.optim.AdamW(model.parameters(), lr=0.5)}[resumed]
+    other, another = trained(made)
+    train(torch, other, another, 1)
+    before = [torch.clone(tensor) for tensor in other.state_dict().values()]
+    lr = another.param_groups[0]["lr"]
+    with pytest.raises(ValueError, match=f"{type(optimizer).__name__}.*{type(another).__name__}"):
+        manager.resume(other, another)
+    assert all(map(torch.equal, before, other.state_dict().values())) and another.param_groups[0]["lr"] == lr
+
+
+def test_a_module_resumes_by_its_own_load_state_dict(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Counting(torch.nn.Module):  # type: ignore[misc, name-defined]
+        _version = 7
+        versions: list[Any] = []
+
+        def __init__(self, count: int) -> None:
+            super().__init__()
+            self.layer, self.count, self.loads = torch.nn.Linear(2, 2), count, 0
+            self.register_load_state_dict_post_hook(lambda module, keys: setattr(module, "loads", module.loads + 1))
+
+        def get_extra_state(self) -> Any:
+            return {"count": self.count, "history": [1, [None, 2.5, "x"]], "empty": {}, "bytes": b"\0"}
+
+        def set_extra_state(self, state: Any) -> None:
+            self.count, self.restored = state["count"], state
+
+        def _load_from_state_dict(self, state: Any, prefix: str, metadata: Any, *rest: Any) -> None:
+            self.versions.append(metadata.get("version"))
+            super()._load_from_state_dict(state, prefix, metadata, *rest)
+
+    model = torch.nn.Sequential(Counting(42), torch.nn.BatchNorm1d(2))
+    manager = stele.CheckpointManager(tmp_path)
+    manager.save(1, model, background=True)
+    manager.wait()
+    other = torch.nn.Sequential(Counting(0), torch.nn.BatchNorm1d(2))
+    torch.nn.init.zeros_(other[0].layer.weight)
+    assert manager.resume(other) is not None
+    assert other[0].count == 42 and other[0].restored == model[0].get_extra_state() and other[0].loads == 1
+    assert Counting.versions == [7] and torch.equal(other[0].layer.weight, model[0].layer.weight)
+    with pytest.raises(ValueError, match="torch_module"):
+        manager.save(3, model, state={"torch_module": 1})
 
 
 def test_parameters_without_gradients_and_frozen_ones_resume(tmp_path: Path) -> None:

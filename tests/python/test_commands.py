@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SHARED, equal_bits, protobuf, sample
+from conftest import SHARED, equal_bits, protobuf, run_python, sample
 
 import stele
 
@@ -432,3 +432,141 @@ def test_functions_that_take_files_run_beside_each_other(inside: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         digests = list(pool.map(work, range(8)))
     assert digests == [stele.hash(f"{i}.stele") for i in range(8)] and len(set(digests)) == 8
+
+
+# --- paths ---
+
+# The functions with their files, "in" or "out"; other arguments of theirs are paths, too.
+FUNCTIONS: dict[str, list[str]] = {
+    "convert": ["source", "target"],
+    "verify": ["path"],
+    "diff": ["a", "b"],
+    "hash": ["path"],
+    "hashes": ["path"],
+    "merge": ["files", "out"],
+    "delta": ["old", "new", "out"],
+    "apply": ["base", "deltas", "out"],
+    "compact": ["deltas", "out"],
+    "split": ["source", "out"],
+    "report": ["a", "b", "out"],
+    "repair": ["source", "out"],
+    "import_onnx": ["source", "target"],
+    "import_tensorflow": ["source", "target"],
+    "export_onnx": ["source", "target"],
+}
+OPTIONS = ("names", "names_a", "names_b", "parameters", "mappings")
+
+
+def test_the_table_has_every_function_and_path() -> None:
+    from stele import _commands
+
+    functions = {
+        name for name, function in inspect.getmembers(_commands, inspect.isfunction)
+        if function.__module__ == _commands.__name__ and name in stele.__all__
+    }  # fmt: skip
+    assert functions == set(FUNCTIONS)
+    for name, places in FUNCTIONS.items():
+        parameters = inspect.signature(getattr(_commands, name)).parameters.values()
+        paths = [p.name for p in parameters if re.search(r"\b(Path|Source)\b", str(p.annotation))]
+        assert [path for path in paths if path not in OPTIONS] == places
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("wrong", ["list", "tuple", "dict", "set", "int", "None", "generator", "file of bytes", "options"])
+def test_what_is_no_path_is_an_error(function: str, wrong: str, inside: Path) -> None:
+    stele.save({"weight": np.ones(3)}, "good.stele")
+    Path("bad.stele").write_bytes(b"\x93STELE\r\nxxxx")
+    os.link("good.stele", "weight")
+    values: dict[str, Any] = {
+        "list": ["good.stele", "bad.stele"],
+        "tuple": ("good.stele",),
+        "dict": {"weight": 1},
+        "set": {"good.stele"},
+        "int": 0,
+        "None": None,
+        "generator": (name for name in ["good.stele"]),
+        "file of bytes": stele.open(Path("good.stele").read_bytes()),
+        "options": stele.open("good.stele", parts=True),
+    }
+    work = getattr(stele, function)
+    parameters = inspect.signature(work).parameters
+    before = sorted(os.listdir())
+    for place in [*FUNCTIONS[function], *(option for option in OPTIONS if option in parameters)]:
+        several = place in ("files", "deltas") and wrong in ("list", "tuple", "set", "generator")
+        if several or wrong == "None" and (place == "out" or parameters[place].default is None):
+            continue
+        arguments = {name: "good.stele" for name in FUNCTIONS[function] if parameters[name].default is not None}
+        arguments = {**arguments, **{name: "new.stele" for name in ("out", "target") if name in arguments}, place: values[wrong]}
+        with pytest.raises(ValueError if wrong == "options" and place not in ("out", "target") else TypeError):
+            work(**arguments)
+    assert sorted(os.listdir()) == before
+
+
+def test_an_opened_file_stands_for_its_path(inside: Path) -> None:
+    stele.save({"weight": np.zeros(5)}, "o.stele")
+    stele.save({"weight": np.ones(3)}, "w.stele")
+    os.rename("w.stele", "weight")
+    file = stele.open("o.stele")
+    assert stele.hash(file) == stele.hash("o.stele") != stele.hash("weight")
+    assert stele.verify(file) and stele.diff(file, "o.stele").equal
+    os.mkdir("sub")
+    os.chdir("sub")
+    assert stele.hash(file) == stele.hash("../o.stele")
+    stele.merge([file, "../weight"], "m.stele", overlay=True)
+    assert stele.open("m.stele")["weight"].shape == (3,)
+    stele.save({"weight": np.ones(6)}, "../o.stele")
+    with pytest.raises(stele.OperatingSystemError, match="has changed"):
+        stele.hash(file)
+    with pytest.raises(TypeError, match="not at a path"):
+        stele.hash(stele.transforms.filter(file, "*"))
+    file.close()
+    with pytest.raises(ValueError, match="closed"):
+        stele.hash(file)
+
+
+def test_several_files_are_any_iterable_of_paths(inside: Path) -> None:
+    for name in "ab":
+        stele.save({name: np.ones(3)}, f"{name}.stele")
+    for files in (["a.stele", Path("b.stele")], ("a.stele", b"b.stele"), Path().glob("?.stele"), {"a.stele": 1}.keys() | {"b.stele"}):
+        stele.merge(files, "m.safetensors")  # type: ignore[arg-type]
+        assert sorted(stele.open("m.safetensors")) == ["a", "b"]
+        os.remove("m.safetensors")
+
+
+@pytest.mark.parametrize("wrong", [{"only": {"a"}}, {"only": {"a": "b"}}, {"to": stele}, {"rename": ["a=b", None]}], ids=str)
+def test_an_option_of_another_type_is_an_error(wrong: Any, a: Path) -> None:
+    with pytest.raises(TypeError):
+        stele.convert(a, "b.npz", **wrong)
+    assert not Path("b.npz").exists()
+
+
+@pytest.mark.parametrize("work", ["verify", "hash", "diff", "convert"])
+def test_ctrl_c_in_a_run_of_the_command_ends_nothing_else(work: str, tmp_path: Path) -> None:
+    code = f"""
+import os, signal, sys, threading, numpy as np, stele
+os.chdir(sys.argv[1])
+stele.save({{"t": np.zeros(64 << 20, "u1")}}, "b.safetensors", durability="process")
+works = {{"verify": lambda: stele.verify("b.safetensors"), "hash": lambda: stele.hash("b.safetensors", algorithm="sha256"),
+         "diff": lambda: stele.diff("b.safetensors", "b.safetensors"),
+         "convert": lambda: stele.convert("b.safetensors", "c.npz")}}
+file, errors, over = stele.open("b.safetensors"), [], False
+def others():
+    while not over:
+        try:
+            file["t"].stats()
+        except stele.Error as error:
+            errors.append(error)
+thread = threading.Thread(target=others)
+thread.start()
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    while True:
+        works["{work}"]()
+except KeyboardInterrupt:
+    print("interrupted")
+over = True
+thread.join()
+assert errors == [], errors
+assert file["t"].stats()["count"] == 64 << 20 and stele.verify("b.safetensors")
+"""
+    assert run_python(code, str(tmp_path)).stdout == "interrupted\n"

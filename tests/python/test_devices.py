@@ -256,7 +256,7 @@ def test_the_interface_of_cuda(fake: Fake, inside: Path) -> None:
         "typestr": "<f4",
         "data": (tensors["a"].address, False),
         "strides": None,
-        "stream": None,
+        "stream": 1,
     }
     assert tensors["empty"].__cuda_array_interface__["data"] == (0, False)
     assert not hasattr(tensors["b"], "__cuda_array_interface__")  # no typestr
@@ -352,6 +352,25 @@ def test_copies_follow_the_work_on_the_default_stream(fake: Fake, inside: Path) 
     assert fake.control.kernel(None, 0, memory.address, memory.nbytes, True, kernel, None) == 0
     data = stele.save({"a": Foreign(memory)}, format="stele")
     assert equal_bits(stele.open(data)["a"].numpy(), array)
+    # A tensor of this module, too.
+    assert fake.control.kernel(None, 0, memory.address, memory.nbytes, True, kernel, None) == 0
+    assert equal_bits(memory.numpy(), array)
+    assert fake.control.kernel(None, 0, memory.address, memory.nbytes, True, kernel, None) == 0
+    assert equal_bits(stele.open(stele.save({"a": memory}, format="stele"))["a"].numpy(), array)
+
+
+def test_a_stream_of_another_module_follows_the_default_stream(fake: Fake, inside: Path) -> None:
+    stele.save({"a": sample("f32"), "blocks": sample("i4")}, "a.stele")
+    for tensor in stele.open("a.stele").to_device(fake.device).values():
+        for stream in (None, -1, 1 if fake.kind == "cuda" else 0):
+            before = fake.control.calls(fake.function("StreamSynchronize"))
+            tensor.__dlpack__(stream=stream)
+            assert fake.control.calls(fake.function("StreamSynchronize")) == before
+        kernel = Function(lambda _: time.sleep(0.05))
+        assert fake.control.kernel(None, 0, tensor.address, tensor.nbytes, True, kernel, None) == 0
+        capsule = tensor.__dlpack__(stream=77)  # the consumer's, which does not wait for the default stream
+        assert fake.control.read(tensor.address, (ctypes.c_char * tensor.nbytes)(), tensor.nbytes) == 0
+        del capsule
 
 
 def test_many_threads_share_the_driver(fake: Fake, inside: Path) -> None:

@@ -197,6 +197,74 @@ assert [info.step for info in manager.steps()] == [1]
     )
 
 
+@pytest.mark.parametrize("end", ["sys.exit(0)", "del manager; sys.exit(0)", "os._exit(0)", "fails()"])
+def test_a_process_that_is_forked_after_a_background_save_ends(end: str, tmp_path: Path) -> None:
+    run_python(
+        f"""
+import os, sys, time, numpy as np, stele
+manager = stele.CheckpointManager(sys.argv[1])
+manager.save(1, {{"w": np.ones(10)}}, background=True)
+manager.wait()
+def fails():
+    try:
+        manager.save(2, {{"w": np.ones(10)}}, background=True)
+    except ValueError as error:
+        assert "open a manager" in str(error)
+        assert [info.step for info in manager.steps()] == [1] and manager.open() is not None
+        sys.exit(0)
+child = os.fork()
+if child == 0:
+    {end}
+    os._exit(3)
+for _ in range(300):
+    ended, status = os.waitpid(child, os.WNOHANG)
+    if ended:
+        break
+    time.sleep(0.1)
+else:
+    os.kill(child, 9)
+assert ended and status == 0, (ended, status)
+manager.save(2, {{"w": np.ones(10)}}, background=True)
+manager.wait()
+""",
+        str(tmp_path),
+        timeout=60,
+    )
+
+
+def test_a_process_that_is_forked_during_a_run_of_the_command_runs_others(tmp_path: Path) -> None:
+    run_python(
+        """
+import os, sys, threading, time, numpy as np, stele
+path = sys.argv[1] + "/a.safetensors"
+stele.save({"a": np.zeros(1 << 24)}, path, durability="process")
+stop = False
+def work():
+    while not stop:
+        stele.hash(path, algorithm="sha256")
+thread = threading.Thread(target=work)
+thread.start()
+time.sleep(0.2)
+child = os.fork()
+if child == 0:
+    stele.save({"a": np.ones(3)}, sys.argv[1] + "/b.stele")
+    os._exit(0 if stele.verify(sys.argv[1] + "/b.stele") else 1)
+for _ in range(300):
+    ended, status = os.waitpid(child, os.WNOHANG)
+    if ended:
+        break
+    time.sleep(0.1)
+else:
+    os.kill(child, 9)
+stop = True
+thread.join()
+assert ended and status == 0, (ended, status)
+""",
+        str(tmp_path),
+        timeout=90,
+    )
+
+
 # --- references ---
 
 EVERYTHING = """

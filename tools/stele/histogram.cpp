@@ -27,7 +27,7 @@ Result<std::vector<LeafFacts>> facts_of(const Snapshot& snapshot, Histograms his
         const LeafView leaf = snapshot.leaf(i);
         LeafFacts& out = facts[i];
         const auto pass = [&](const std::function<void(std::span<const double>)>& use) {
-          NumbersSink sink(leaf, use, progress);
+          NumbersSink sink(leaf, use, &progress);
           return leaf.stream(sink, context);
         };
         auto read = pass([&](std::span<const double> numbers) { out.statistics.add(numbers); });

@@ -108,8 +108,22 @@ Status NumbersSink::piece(std::span<const std::byte> bytes) {
       at += n * bits(dtype_) / 8;
     }
   }
-  return progress_.add(bytes.size()) ? Status() : Progress::cancelled();
+  return progress_ == nullptr || progress_->add(bytes.size()) ? Status() : Progress::cancelled();
 }
+
+namespace {
+
+Status add_leaf(const Unexpanded& stored, std::uint32_t number, ReadContext& context, Progress* progress,
+                Statistics& sums) {
+  const LeafView leaf = stored.snapshot.leaf(number);
+  NumbersSink sink(
+      leaf, [&](std::span<const double> numbers) { sums.add(numbers); }, progress);
+  STELE_TRY(leaf.stream(sink, context));
+  sums.repeat(stored.times[number]);
+  return {};
+}
+
+}  // namespace
 
 Result<std::vector<Statistics>> statistics_of(const Snapshot& snapshot, const std::vector<Named>& names,
                                               Terminal& terminal) {
@@ -127,19 +141,22 @@ Result<std::vector<Statistics>> statistics_of(const Snapshot& snapshot, const st
   }
   Progress progress(terminal, "reading", total);
   const auto read = [&](std::size_t i, ReadContext& context) -> Status {
-    const LeafView leaf = stored.snapshot.leaf(leaves[i]);
-    Statistics& sums = all[leaves[i]];
-    NumbersSink sink(
-        leaf, [&](std::span<const double> numbers) { sums.add(numbers); }, progress);
-    STELE_TRY(leaf.stream(sink, context));
-    sums.repeat(stored.times[leaves[i]]);
-    return {};
+    return add_leaf(stored, leaves[i], context, &progress, all[leaves[i]]);
   };
   STELE_TRY(for_each_leaf(stored.snapshot, leaves.size(), terminal.common().threads, read));
   std::vector<Statistics> out;
   out.reserve(names.size());
   for (const Named& named : names) out.push_back(all[named.leaf]);
   return out;
+}
+
+Result<Statistics> statistics_of(const Snapshot& snapshot, std::uint32_t leaf) {
+  Statistics sums;
+  if (!has_numbers(snapshot.leaf(leaf).dtype())) return sums;
+  STELE_TRY(check_expansion(snapshot));
+  ReadContext context;
+  STELE_TRY(add_leaf(unexpanded(snapshot), leaf, context, nullptr, sums));
+  return sums;
 }
 
 }  // namespace stele::command

@@ -40,10 +40,10 @@ struct Statistics {
   double norm() const noexcept;       // L2
 };
 
-/// Passes a leaf's numbers to a function, in blocks; none for dtypes without numbers.
+/// Passes a leaf's numbers to a function, in blocks; none for dtypes without numbers. `progress` may be null.
 class NumbersSink final : public PieceSink {
  public:
-  NumbersSink(const LeafView& leaf, std::function<void(std::span<const double>)> use, Progress& progress)
+  NumbersSink(const LeafView& leaf, std::function<void(std::span<const double>)> use, Progress* progress)
       : dtype_(leaf.dtype()), left_(leaf.size()), use_(std::move(use)), progress_(progress) {}
   Status piece(std::span<const std::byte> bytes) override;
 
@@ -51,11 +51,13 @@ class NumbersSink final : public PieceSink {
   DType dtype_;
   std::uint64_t left_;
   std::function<void(std::span<const double>)> use_;
-  Progress& progress_;
+  Progress* progress_;
 };
 
 /// Returns the statistics of each of `names`, and checks the tensors' checksums; count is 0 for dtypes without numbers.
 Result<std::vector<Statistics>> statistics_of(const Snapshot& snapshot, const std::vector<Named>& names,
                                               Terminal& terminal);
+/// The same for one leaf, outside of a run of the command, whose interruption does not end it.
+Result<Statistics> statistics_of(const Snapshot& snapshot, std::uint32_t leaf);
 
 }  // namespace stele::command

@@ -103,13 +103,19 @@ struct ManagerOptions {
 
 namespace detail {
 class ManagerState;
+struct STELE_EXPORT EndManager {
+  void operator()(ManagerState* state) const noexcept;
+};
 }  // namespace detail
 
 /// Saves the steps of a training run into a folder, and finds the step to resume from. A step is a folder `step-NUMBER`
 /// (8 or more digits) with one file or folder for each part, and `manifest.json`, which lists every file with its
 /// checksum (docs/formats/steps.md). A step becomes visible by one rename, after all of it is synced.
 ///
-/// Only one process may write to the folder; other processes may read it. Not thread-safe.
+/// Only one process may write to the folder; other processes may read it. Threads may share a manager: saves and
+/// removals run one after the other, and its policies may be called from any of these threads. A process that forks
+/// after a background save may read the steps in its child, and destroy the manager there; saves, wait() and remove()
+/// are errors there (invalid_argument).
 class STELE_EXPORT CheckpointManager {
  public:
   /// Opens the folder. Creates the folder if it is missing (but not its parent), and removes the leftovers of killed
@@ -200,10 +206,11 @@ class STELE_EXPORT CheckpointManager {
   }
 
  private:
-  explicit CheckpointManager(std::unique_ptr<detail::ManagerState> state) noexcept;
+  using State = std::unique_ptr<detail::ManagerState, detail::EndManager>;
+  explicit CheckpointManager(State state) noexcept;
   static Error two_formats(const std::string& folder);
   const LoadOptions& load_options() const noexcept;
-  std::unique_ptr<detail::ManagerState> state_;
+  State state_;
 };
 
 }  // namespace stele::inline v0

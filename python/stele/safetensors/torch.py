@@ -172,6 +172,7 @@ def _row(name: str, tensor: torch.Tensor) -> tuple[Any, ...]:
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
         tensor = tensor.to("cpu")
+    _bridge._check_memory(tensor, name)
     if _FLOAT4 is not None and tensor.dtype == _FLOAT4:
         shape = (*tensor.shape[:-1], 2 * tensor.shape[-1]) if tensor.dim() else ()
         return (name, "f4_e2m1", shape, tensor, tensor.data_ptr(), None, False)
