@@ -122,19 +122,20 @@ Result<int> delta(const Delta& options, Terminal& terminal) {
 }
 
 Result<int> compact(const Compact& options, Terminal& terminal) {
-  std::optional<Snapshot> joined;
+  std::vector<Snapshot> all;
   for (const std::string& file : options.files) {
     STELE_TRY_ASSIGN(Snapshot next, open_delta(file, terminal));
-    if (!joined) {
-      joined = std::move(next);
-      continue;
+    if (!all.empty() && delta_info(all.back())->next != delta_info(next)->base) {
+      return Error(Errc::checksum, "the delta does not follow the one before it")
+          .file(file)
+          .expected(delta_info(all.back())->next)
+          .found(delta_info(next)->base);
     }
-    Progress progress(terminal, "joining");
-    auto merged = merge_deltas(*joined, next, reading(terminal, progress));
-    if (!merged) return in_file(std::move(merged).error(), file);
-    joined = *std::move(merged);
+    all.push_back(std::move(next));
   }
-  return write_delta(*joined, options.output, {}, joined->byte_size(), terminal);
+  Progress progress(terminal, "joining");
+  STELE_TRY_ASSIGN(const Snapshot joined, merge_deltas(all, reading(terminal, progress)));
+  return write_delta(joined, options.output, {}, joined.byte_size(), terminal);
 }
 
 Result<int> apply(const Apply& options, Terminal& terminal) {
