@@ -109,7 +109,23 @@ class Temporary {
     STELE_TRY(full ? os::sync(file_) : os::flush(file_));
     STELE_TRY((options.overwrite ? os::rename : os::rename_new)(folder_, leaf_, target, file_.name()));
     const os::File placed = std::move(file_);
-    return full && names == Names::as_data ? os::sync_folder(folder_, placed) : Status();
+    if (names == Names::later) return {};
+    if (full) STELE_TRY(os::sync_folder(folder_, placed));
+    return remove_journal(target, placed.name());
+  }
+
+  /// Removes the journal of a change in place of the file that was replaced. After the rename: until then, the old file
+  /// may need it.
+  Status remove_journal(const std::string& target, const std::string& name) const {
+    const std::string journal = target + std::string(detail::journal_ending);
+    for (const bool removed : {false, true}) {
+      const auto exists = os::exists({&folder_, journal, name});
+      if (!exists || !*exists) return {};
+      if (!removed) os::remove(folder_, journal);
+    }
+    return Error(Errc::io, "the file is saved, but the journal of its older version cannot be removed")
+        .file(name)
+        .hint("remove " + journal + " beside it");
   }
 
   void discard() noexcept {
@@ -247,7 +263,8 @@ Result<bool> has_old(const FilePlace& place) {
   return resolved == place.path;
 }
 
-Result<std::unique_ptr<Sink>> open_file_sink(const FilePlace& place, FileSinkOptions options, Names names) {
+Result<std::unique_ptr<Sink>> open_file_sink(const FilePlace& place, FileSinkOptions options, Names names,
+                                             const std::string& like) {
   if (place.path.empty()) return Error(Errc::invalid_argument, "the path is empty");
   const auto a_folder = [&]() -> Error {
     return Error(Errc::invalid_argument, "the path names a folder, not a file").file(place.name);
@@ -275,9 +292,7 @@ Result<std::unique_ptr<Sink>> open_file_sink(const FilePlace& place, FileSinkOpt
       }
     }
   }
-  const std::size_t slash = resolved.rfind('/');  // without a slash: npos, and npos + 1 is 0
-  const std::string folder_path = slash == std::string::npos ? "." : resolved.substr(0, slash + 1);
-  std::string leaf = resolved.substr(slash + 1);
+  auto [folder_path, leaf] = detail::split_path(resolved);
   if (leaf.empty()) return a_folder();
 
   STELE_TRY_ASSIGN(os::Folder folder, os::open_folder({place.root.get(), folder_path, place.name}));
@@ -286,9 +301,11 @@ Result<std::unique_ptr<Sink>> open_file_sink(const FilePlace& place, FileSinkOpt
     detail::remove_leftovers(folder, folder_path, prefix, os::Kind::regular);
   }
   STELE_TRY_ASSIGN(const bool takes_over, has_old(place));
-  STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists || takes_over, place.name));
+  const bool secret = exists || takes_over || !like.empty();
+  STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, secret, place.name));
   // Done before any data is written, so that users who could not read the old file cannot read the unfinished one.
   if (exists) STELE_TRY(temporary.keep_permissions(leaf));
+  if (!exists && !like.empty()) STELE_TRY(temporary.keep_permissions(like));
   if (!exists && takes_over) STELE_TRY(os::keep_permissions(*place.old, place.path, temporary.file()));
   return std::unique_ptr<Sink>(
       std::make_unique<FileSink>(place, options, names, std::move(leaf), std::move(temporary)));
@@ -296,12 +313,13 @@ Result<std::unique_ptr<Sink>> open_file_sink(const FilePlace& place, FileSinkOpt
 
 }  // namespace
 
-Result<std::unique_ptr<Sink>> detail::file_sink(const FilePlace& place, FileSinkOptions options, Names names) {
-  return guarded(place.name, [&] { return open_file_sink(place, options, names); });
+Result<std::unique_ptr<Sink>> detail::file_sink(const FilePlace& place, FileSinkOptions options, Names names,
+                                                const std::string& like) {
+  return guarded(place.name, [&] { return open_file_sink(place, options, names, like); });
 }
 
 Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions options) {
-  return detail::guarded(path, [&] { return open_file_sink(detail::file_place(path), options, Names::as_data); });
+  return detail::guarded(path, [&] { return open_file_sink(detail::file_place(path), options, Names::as_data, {}); });
 }
 
 // ---- memory

@@ -283,7 +283,8 @@ void Commands::add_writing() {
                                  "  stele apply v1.safetensors v2.delta.stele v3.delta.stele -o v3.safetensors\n"
                                  "  stele apply model.safetensors v2.delta.stele --in-place");
   apply_.app->add_option("base", apply_.options->base, "The version that the first delta changes")->required();
-  apply_.app->add_option("delta", apply_.options->deltas, "Deltas, in their order")->required();
+  apply_.app->add_option("delta", apply_.options->deltas,
+                         "Deltas, in their order; with --in-place, none completes an interrupted change");
   delta_output(*apply_.app, apply_.options->output, "The file or folder to write; the extension is its format");
   apply_.app->get_option("--out")->required(false);
   apply_.app->add_flag("--in-place", apply_.options->in_place,
