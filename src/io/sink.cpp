@@ -103,29 +103,23 @@ class Temporary {
   bool is_open() const noexcept { return file_.is_open(); }
   Status keep_permissions(const std::string& target) { return os::keep_permissions(folder_, target, file_); }
 
-  /// Replaces `target` with this file. The file remains open, and thus locked, until it has its final name.
+  /// Replaces `target` with this file. The file remains open, and thus locked, until it has its final name. Then
+  /// removes the journal of a change of the old file in place, which may need it until then.
   Status replace(const std::string& target, FileSinkOptions options, Names names) {
     const bool full = options.durability == Durability::full;
+    const os::Path journal(&folder_, target + std::string(detail::journal_ending), file_.name());
     STELE_TRY(full ? os::sync(file_) : os::flush(file_));
     STELE_TRY((options.overwrite ? os::rename : os::rename_new)(folder_, leaf_, target, file_.name()));
+    // From here on the file is saved: nothing may fail because memory has run out.
     const os::File placed = std::move(file_);
-    if (names == Names::later) return {};
+    if (names == Names::later) return {};  // in a new folder
     if (full) STELE_TRY(os::sync_folder(folder_, placed));
-    return remove_journal(target, placed.name());
-  }
-
-  /// Removes the journal of a change in place of the file that was replaced. After the rename: until then, the old file
-  /// may need it.
-  Status remove_journal(const std::string& target, const std::string& name) const {
-    const std::string journal = target + std::string(detail::journal_ending);
-    for (const bool removed : {false, true}) {
-      const auto exists = os::exists({&folder_, journal, name});
-      if (!exists || !*exists) return {};
-      if (!removed) os::remove(folder_, journal);
-    }
-    return Error(Errc::io, "the file is saved, but the journal of its older version cannot be removed")
-        .file(name)
-        .hint("remove " + journal + " beside it");
+    if (!is_there(journal)) return {};
+    os::remove(folder_, journal.text);
+    return !is_there(journal) ? Status()
+                              : Error(Errc::io, "the file is saved, but the journal of its older version remains")
+                                    .file(placed.name())
+                                    .hint("remove " + journal.text + " beside it");
   }
 
   void discard() noexcept {
@@ -135,6 +129,11 @@ class Temporary {
   }
 
  private:
+  static bool is_there(const os::Path& path) {
+    const auto exists = detail::guarded([&] { return os::exists(path); });
+    return exists && *exists;
+  }
+
   os::Folder folder_;
   std::string leaf_;
   os::File file_;
