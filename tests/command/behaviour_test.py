@@ -548,7 +548,7 @@ class Convert(InFolder):
             self.assertEqual((status, b"another tag of the archive" in err, out.exists()), (2, True, False), err)
             succeed(*command, out, "--allow-loss")
             if command[0] != "merge":
-                succeed(*command, out, "--tag", "two")
+                succeed(*command, self.path(command[0] + "2.safetensors"), "--tag", "two")
         lost = {"what": "lost", "path": "one", "detail": "another tag of the archive; --tag chooses one"}
         for options, rows in (((), [lost]), (("--tag", "one"), []), (("--tag", "two"), [])):
             found = document("convert", archive, self.path("o.safetensors"), "--allow-loss", "--dry-run", *options)
