@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "stele/options.hpp"
@@ -52,8 +53,11 @@ STELE_EXPORT Result<Snapshot> make_delta(const Snapshot& base, const Snapshot& n
 /// none, or `base` is one), malformed, limit (more than 256 deltas on each other).
 STELE_EXPORT Result<Snapshot> apply_delta(const Snapshot& base, const Snapshot& delta);
 
-/// Returns one delta that does what both do, one after the other. Needs no base. Reads both once, and again when the
-/// result is saved. Errors: checksum (`second` does not follow `first`), malformed, those of reading.
+/// Returns one delta that does what all do, one after the other. Needs no base. Reads each once, and again when the
+/// result is saved. Errors: checksum (a delta does not follow the one before it), invalid_argument (there is none),
+/// malformed, those of reading.
+STELE_EXPORT Result<Snapshot> merge_deltas(std::span<const Snapshot> deltas,
+                                           const LoadOptions& options = default_load_options());
 STELE_EXPORT Result<Snapshot> merge_deltas(const Snapshot& first, const Snapshot& second,
                                            const LoadOptions& options = default_load_options());
 

@@ -296,7 +296,10 @@ def apply(
     base: Source, deltas: Source | Iterable[Source], out: Path | None = None, *, to: str | None = None, in_place: bool = False,
     allow_loss: bool = False, threads: int = 0,
 ) -> Report:
-    """Writes the version of a model that deltas give, or with `in_place` makes `base` this version: ``stele apply``."""
+    """Writes the version of a model that deltas give, or with `in_place` makes `base` this version: ``stele apply``.
+
+    With `in_place` and no deltas, completes a change that was interrupted.
+    """
     return report_of(_run("apply", locals(), "base", "deltas").get("rows", []))
 
 

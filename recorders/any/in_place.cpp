@@ -11,6 +11,7 @@
 
 #include "base/hash.hpp"
 #include "io/files.hpp"
+#include "io/urls.hpp"
 #include "passes/byte_order.hpp"
 #include "passes/delta/delta.hpp"
 #include "snapshot/data.hpp"
@@ -25,52 +26,105 @@ using detail::FilePlace;
 namespace os = detail::os;
 using Span = std::span<const std::byte>;
 
-// A journal: the line, the u64 size of the file, the digest of the new version (16 digits); for each run of changed
-// bytes two numbers, of the bytes before it since the last run and of its own, and the bytes; two zeros; u64 XXH3-64 of
-// all. The numbers have 7 bits in each byte, the lowest first; bit 7 is set in all but the last.
-constexpr std::string_view first_line = "stele journal 1\n";
-constexpr std::string_view journal_ending = ".stele-journal";
-constexpr std::size_t digest_size = 16, head_size = 16 + 8 + digest_size;
+// A journal: the line; the u64 size of the file; the digests of the version that the change begins with and of the one
+// that it gives (16 digits each); for each run of changed bytes two numbers, of the bytes before it since the last run
+// and of its own, then the old bytes and the new bytes; two zeros; u64 XXH3-64 of the whole new file; u64 XXH3-64 of
+// all that precedes. The numbers have 7 bits in each byte, the lowest first; bit 7 is set in all but the last.
+//
+// The content identifies the file: each byte of a run must be the old or the new one, and all other bytes, with the new
+// ones, must have the hash. So another file, or another version, is never taken for the one that was interrupted, while
+// a copy of the file and its journal is as good as the original; inodes and times would tell neither.
+constexpr std::string_view first_line = "stele journal 2\n";
+constexpr std::size_t digest_size = 16, head_size = 16 + 8 + 2 * digest_size, tail_size = 16;
 static_assert(first_line.size() == 16);
+/// Maximum number of bytes in a run: bounds the memory that reading one takes.
+constexpr std::size_t max_run = ReadContext::piece_size;
+
+/// The versions between which a change leads.
+struct Versions {
+  std::string base, next;  // weights_digest()
+};
 
 Error malformed(const std::string& name) {
-  return Error(Errc::malformed, "the journal of an interrupted change is damaged").file(name);
+  return Error(Errc::malformed, "the journal of an interrupted change is damaged, or of another version of stele")
+      .file(name)
+      .hint("restore the file from a copy, and remove the journal");
 }
+
+void put_u64(std::vector<std::byte>& to, std::uint64_t n) {
+  for (int i = 0; i < 8; ++i) to.push_back(static_cast<std::byte>(n >> (8 * i) & 0xffU));
+}
+
+std::uint64_t get_u64(Span from) {
+  std::uint64_t n = 0;
+  for (std::size_t i = 8; i-- > 0;) n = n << 8U | static_cast<std::uint64_t>(from[i]);
+  return n;
+}
+
+/// Hashes a file as it is after a change.
+class NewFile {
+ public:
+  explicit NewFile(const os::File& file) : file_(file) {}
+  /// Adds the bytes of the file up to `offset`, which the change leaves as they are.
+  Status unchanged_to(std::uint64_t offset) {
+    while (at_ < offset) {
+      const auto part =
+          buffer_.span().first(static_cast<std::size_t>(std::min<std::uint64_t>(offset - at_, buffer_.size())));
+      STELE_TRY_ASSIGN(const std::size_t got, os::read_at(file_, at_, part));
+      if (got != part.size()) return Error(Errc::truncated, "the file became shorter").file(file_.name());
+      add(part);
+    }
+    return {};
+  }
+  /// Adds bytes as they become.
+  void add(Span bytes) {
+    hasher_.update(bytes.data(), bytes.size());
+    at_ += bytes.size();
+  }
+  std::uint64_t digest() const { return hasher_.digest(); }
+
+ private:
+  const os::File& file_;
+  detail::Hasher hasher_;
+  std::uint64_t at_ = 0;
+  Bytes buffer_{std::size_t{1} << 20};
+};
 
 /// Writes a journal.
 class Journal {
  public:
   explicit Journal(Sink& sink) : sink_(sink) {}
-  Status begin(std::uint64_t size, std::string_view digest) {
+  Status begin(std::uint64_t size, const Versions& versions) {
     add(std::as_bytes(std::span(first_line)));
-    for (int i = 0; i < 8; ++i) add_byte(static_cast<std::byte>(size >> (8 * i) & 0xffU));
-    add(std::as_bytes(std::span(digest)));
+    put_u64(buffer_, size);
+    for (const std::string& digest : {versions.base, versions.next}) add(std::as_bytes(std::span(digest)));
     return flush();
   }
   /// Adds a run of changed bytes at `offset` of the file, which is not before the end of the last one.
-  Status run(std::uint64_t offset, Span bytes) {
+  Status run(std::uint64_t offset, Span old, Span now) {
     number(offset - end_);
-    number(bytes.size());
-    add(bytes);
-    end_ = offset + bytes.size();
+    number(now.size());
+    add(old);
+    add(now);
+    end_ = offset + now.size();
     return buffer_.size() < (std::size_t{1} << 20) ? Status() : flush();
   }
-  Status finish() {
+  /// `digest`: of the new file.
+  Status finish(std::uint64_t digest) {
     number(0);
     number(0);
+    put_u64(buffer_, digest);
     STELE_TRY(flush());
-    const std::uint64_t hash = hasher_.digest();
-    for (int i = 0; i < 8; ++i) add_byte(static_cast<std::byte>(hash >> (8 * i) & 0xffU));
+    put_u64(buffer_, hasher_.digest());
     STELE_TRY(sink_.write(Span(buffer_)));
     return sink_.commit();
   }
 
  private:
-  void add_byte(std::byte byte) { buffer_.push_back(byte); }
   void add(Span bytes) { buffer_.insert(buffer_.end(), bytes.begin(), bytes.end()); }
   void number(std::uint64_t n) {
-    for (; n >= 128; n >>= 7U) add_byte(static_cast<std::byte>((n & 127U) | 128U));
-    add_byte(static_cast<std::byte>(n));
+    for (; n >= 128; n >>= 7U) buffer_.push_back(static_cast<std::byte>((n & 127U) | 128U));
+    buffer_.push_back(static_cast<std::byte>(n));
   }
   Status flush() {
     hasher_.update(buffer_.data(), buffer_.size());
@@ -100,6 +154,16 @@ class Reader {
     const std::size_t n = std::min(size, filled_ - used_);
     used_ += n;
     return Span(buffer_.span()).subspan(used_ - n, n);
+  }
+  /// Fills `out`.
+  Status exactly(std::span<std::byte> out) {
+    while (!out.empty()) {
+      STELE_TRY_ASSIGN(const Span bytes, some(out.size()));
+      if (bytes.empty()) return malformed(source_.name());
+      std::memcpy(out.data(), bytes.data(), bytes.size());
+      out = out.subspan(bytes.size());
+    }
+    return {};
   }
   Result<std::uint64_t> number() {
     std::uint64_t n = 0;
@@ -161,87 +225,183 @@ class Redo {
   std::size_t filled_ = 0, first_ = block_size, last_ = 0;
 };
 
-/// A file that is changed in place, and its journal.
-class Target {
+/// A journal that is complete.
+class Waiting {
  public:
-  static Result<Target> open(const std::string& path) {
-    Target target;
-    target.place_ = detail::file_place(path);
-    target.journal_ = detail::file_place(path + std::string(journal_ending));
-    STELE_TRY_ASSIGN(target.file_, os::open_locked(target.place_.os()));
-    if (!target.file_.is_open()) return Error(Errc::io, "another program changes the file").file(path);
-    STELE_TRY_ASSIGN(const os::Info info, os::status(target.file_));
-    if (info.kind != os::Kind::regular) return Error(Errc::io, "not a regular file").file(path);
-    target.size_ = info.size;
-    return target;
-  }
-
-  std::uint64_t size() const noexcept { return size_; }
-  Result<std::unique_ptr<Sink>> create_journal() const { return detail::file_sink(journal_, {}); }
-
-  /// Completes an interrupted change. Returns the digest of the version that the file has now; nullopt if there is no
-  /// journal.
-  Result<std::optional<std::string>> recover() const {
-    STELE_TRY_ASSIGN(const os::Info info, os::status(journal_.os()));
-    if (info.kind == os::Kind::missing) return std::optional<std::string>();
-    STELE_TRY_ASSIGN(const SourcePtr source, detail::open_file(journal_, false));
-    STELE_TRY_ASSIGN(std::string digest, check(*source));
-    Reader reader(*source, head_size, source->size() - 8);
-    Redo redo(file_, size_);
-    for (std::uint64_t at = 0;;) {
-      STELE_TRY_ASSIGN(const std::uint64_t gap, reader.number());
-      STELE_TRY_ASSIGN(std::uint64_t count, reader.number());
-      if (gap == 0 && count == 0) break;
-      if (gap > size_ - at || count > size_ - at - gap) return malformed(source->name());
-      for (at += gap; count != 0;) {
-        STELE_TRY_ASSIGN(const Span bytes,
-                         reader.some(static_cast<std::size_t>(std::min<std::uint64_t>(count, 1U << 20U))));
-        if (bytes.empty()) return malformed(source->name());
-        STELE_TRY(redo.write(at, bytes));
-        at += bytes.size();
-        count -= bytes.size();
-      }
-    }
-    STELE_TRY(redo.flush());
-    STELE_TRY(os::sync(file_));
-    STELE_TRY_ASSIGN(const os::Folder folder, os::open_folder(place_.folder().os()));
-    os::remove(folder, std::string(file_name(journal_.path)));
-    STELE_TRY(os::sync_folder(folder, file_));
-    return std::optional<std::string>(std::move(digest));
-  }
-
- private:
-  Target() = default;
-  /// Checks a journal's hash and size. Returns the digest.
-  Result<std::string> check(const Source& source) const {
-    if (source.size() < head_size + 10) return malformed(source.name());
+  /// Checks the hash and the head. `size`: that of the file beside it.
+  static Result<Waiting> open(SourcePtr source, std::uint64_t size) {
+    Waiting journal;
+    journal.size_ = size;
+    if (source->size() < head_size + 2 + tail_size) return malformed(source->name());
     std::array<std::byte, head_size> head;
-    STELE_TRY(source.read_at(0, head));
-    std::uint64_t size = 0;
-    for (std::size_t i = 8; i-- > 0;) size = size << 8U | static_cast<std::uint64_t>(head[16 + i]);
-    if (std::memcmp(head.data(), first_line.data(), first_line.size()) != 0) return malformed(source.name());
-    if (size != size_) {
-      return Error(Errc::malformed, "the journal beside the file belongs to another file")
-          .file(source.name())
-          .expected(std::to_string(size_) + " bytes")
-          .found(std::to_string(size));
-    }
+    std::array<std::byte, tail_size> tail;
+    STELE_TRY(source->read_at(0, head));
+    STELE_TRY(source->read_at(source->size() - tail_size, tail));
+    if (std::memcmp(head.data(), first_line.data(), first_line.size()) != 0) return malformed(source->name());
     detail::Hasher hasher;
-    Reader reader(source, 0, source.size() - 8);
+    Reader reader(*source, 0, source->size() - 8);
     for (;;) {
       STELE_TRY_ASSIGN(const Span bytes, reader.some(std::size_t{1} << 20));
       if (bytes.empty()) break;
       hasher.update(bytes.data(), bytes.size());
     }
-    std::array<std::byte, 8> stored;
-    STELE_TRY(source.read_at(source.size() - 8, stored));
-    std::uint64_t hash = 0;
-    for (std::size_t i = 8; i-- > 0;) hash = hash << 8U | static_cast<std::uint64_t>(stored[i]);
-    if (hash != hasher.digest()) return malformed(source.name());
-    return std::string(reinterpret_cast<const char*>(head.data()) + 24, digest_size);
+    if (get_u64(Span(tail).subspan(8)) != hasher.digest()) return malformed(source->name());
+    journal.new_file_ = get_u64(tail);
+    const auto* const digests = reinterpret_cast<const char*>(head.data()) + 24;
+    journal.versions_ = {std::string(digests, digest_size), std::string(digests + digest_size, digest_size)};
+    journal.source_ = std::move(source);
+    if (const std::uint64_t own = get_u64(Span(head).subspan(16)); own != size) {
+      return journal.foreign().expected(std::to_string(own) + " bytes").found(std::to_string(size));
+    }
+    return journal;
   }
 
-  FilePlace place_, journal_;
+  const Versions& versions() const noexcept { return versions_; }
+
+  /// Returns an error unless the file is the one for which the journal was written, however much of it is changed.
+  Status check(const os::File& file) const {
+    NewFile whole(file);
+    Bytes found(max_run);
+    STELE_TRY(each_run([&](std::uint64_t offset, Span old, Span now) -> Status {
+      STELE_TRY(whole.unchanged_to(offset));
+      const auto bytes = found.span().first(now.size());
+      STELE_TRY_ASSIGN(const std::size_t got, os::read_at(file, offset, bytes));
+      if (got != bytes.size()) return Error(Errc::truncated, "the file became shorter").file(file.name());
+      for (std::size_t i = 0; i < bytes.size(); ++i) {
+        if (bytes[i] != old[i] && bytes[i] != now[i]) return foreign().offset(offset + i);
+      }
+      whole.add(now);
+      return {};
+    }));
+    STELE_TRY(whole.unchanged_to(size_));
+    return whole.digest() == new_file_ ? Status() : foreign();
+  }
+
+  /// Writes the new bytes.
+  Status redo(const os::File& file) const {
+    Redo redo(file, size_);
+    STELE_TRY(each_run([&](std::uint64_t offset, Span, Span now) { return redo.write(offset, now); }));
+    STELE_TRY(redo.flush());
+    return os::sync(file);
+  }
+
+ private:
+  Waiting() = default;
+  Error foreign() const {
+    return Error(Errc::checksum, "the journal beside the file belongs to another file, or to another version of it")
+        .file(source_->name())
+        .hint("if the file is whole, remove the journal");
+  }
+  /// Calls visit(offset, old bytes, new bytes) for each run.
+  template <class Visit>
+  Status each_run(const Visit& visit) const {
+    Reader reader(*source_, head_size, source_->size() - tail_size);
+    Bytes memory(2 * max_run);
+    for (std::uint64_t at = 0;;) {
+      STELE_TRY_ASSIGN(const std::uint64_t gap, reader.number());
+      STELE_TRY_ASSIGN(const std::uint64_t count, reader.number());
+      if (gap == 0 && count == 0) return {};
+      if (gap > size_ - at || count > size_ - at - gap || count > max_run) return malformed(source_->name());
+      const auto bytes = memory.span().first(2 * static_cast<std::size_t>(count));
+      STELE_TRY(reader.exactly(bytes));
+      at += gap;
+      STELE_TRY(visit(at, bytes.first(bytes.size() / 2), bytes.subspan(bytes.size() / 2)));
+      at += count;
+    }
+  }
+
+  SourcePtr source_;
+  std::uint64_t size_ = 0, new_file_ = 0;
+  Versions versions_;
+};
+
+/// A file that is changed in place, and its journal.
+class Target {
+ public:
+  static Result<Target> open(const std::string& path) {
+    if (detail::is_url(path)) {
+      return Error(Errc::invalid_argument, "a file at a URL cannot be changed in place")
+          .file(path)
+          .hint("write a new file");
+    }
+    Target target;
+    target.path_ = detail::file_place(path);
+    if (target.path_.path.empty()) return Error(Errc::invalid_argument, "the path is empty");
+    // The journal is beside the file itself, not beside a link to it.
+    STELE_TRY_ASSIGN(const std::string resolved, os::resolve_links(target.path_.os()));
+    auto [folder, name] = detail::split_path(resolved);
+    STELE_TRY_ASSIGN(os::Folder opened, os::open_folder({nullptr, folder, path}));
+    target.folder_ = std::make_shared<const os::Folder>(std::move(opened));
+    target.name_ = std::move(name);
+    const std::string journal = target.name_ + std::string(detail::journal_ending);
+    target.journal_ = {target.folder_, journal, resolved + std::string(detail::journal_ending)};
+    STELE_TRY_ASSIGN(target.file_, os::open_locked(target.path_.os()));
+    if (!target.file_.is_open()) return Error(Errc::io, "another program changes the file").file(path);
+    STELE_TRY_ASSIGN(const os::Info info, os::status(target.file_));
+    if (info.kind != os::Kind::regular) return Error(Errc::io, "not a regular file").file(path);
+    if (info.names > 1) {
+      return Error(Errc::not_representable, "the file has other names (hard links), under which it would change too")
+          .file(path)
+          .hint("write a new file");
+    }
+    STELE_TRY(os::check_writable(target.path_.os()));
+    target.size_ = info.size;
+    return target;
+  }
+
+  const os::File& file() const noexcept { return file_; }
+  std::uint64_t size() const noexcept { return size_; }
+  Result<std::unique_ptr<Sink>> create_journal() const {
+    return detail::file_sink(journal_, {}, detail::Names::as_data, name_);
+  }
+
+  /// Returns the journal, which belongs to this file; nullopt if there is none.
+  Result<std::optional<Waiting>> interrupted() const {
+    STELE_TRY_ASSIGN(std::optional<Waiting> journal, waiting());
+    if (journal) STELE_TRY(journal->check(file_));
+    return journal;
+  }
+
+  /// Makes the changes of a journal that was just written.
+  Status change() const {
+    STELE_TRY_ASSIGN(const std::optional<Waiting> journal, waiting());
+    if (!journal) return Error(Errc::not_found, "the journal has been removed").file(journal_.name);
+    return complete(*journal);
+  }
+
+  /// Makes the changes of a journal, and removes it.
+  Status complete(const Waiting& journal) const {
+    STELE_TRY(check_current());
+    if (auto done = journal.redo(file_); !done) {
+      return std::move(done).error().hint("the same call completes the change, once the cause is gone");
+    }
+    STELE_TRY(check_current());
+    os::remove(*folder_, journal_.path);
+    STELE_TRY(os::sync_folder(*folder_, file_));
+    STELE_TRY_ASSIGN(const bool remains, os::exists(journal_.os()));
+    if (!remains) return {};
+    return Error(Errc::io, "the file is changed, but its journal cannot be removed").file(journal_.name);
+  }
+
+  /// Returns an error if the path leads to another file now: this one would be changed for nobody.
+  Status check_current() const {
+    STELE_TRY_ASSIGN(const bool same, os::leads_to(path_.os(), file_));
+    return same ? Status() : Status(Error(Errc::io, "another file has taken the file's name").file(path_.name));
+  }
+
+ private:
+  Target() = default;
+  Result<std::optional<Waiting>> waiting() const {
+    STELE_TRY_ASSIGN(const bool exists, os::exists(journal_.os()));
+    if (!exists) return std::optional<Waiting>();
+    STELE_TRY_ASSIGN(SourcePtr source, detail::open_file(journal_, false));
+    STELE_TRY_ASSIGN(Waiting journal, Waiting::open(std::move(source), size_));
+    return std::optional<Waiting>(std::move(journal));
+  }
+
+  FilePlace path_, journal_;
+  std::shared_ptr<const os::Folder> folder_;
+  std::string name_;  // in the folder
   os::File file_;
   std::uint64_t size_ = 0;
 };
@@ -251,8 +411,8 @@ Error not_in_place(const char* text) { return Error(Errc::not_representable, tex
 /// Compares a new tensor with the old one, and writes its changes to a journal.
 class ChangeSink final : public PieceSink {
  public:
-  ChangeSink(const LeafView& old, std::uint64_t offset, Journal& journal, ReadContext& context)
-      : window_(old), offset_(offset), journal_(journal), context_(context) {}
+  ChangeSink(const LeafView& old, std::uint64_t offset, Journal& journal, NewFile& whole, ReadContext& context)
+      : window_(old), offset_(offset), journal_(journal), whole_(whole), context_(context) {}
   Status piece(Span bytes) override {
     constexpr std::size_t join = 4;  // equal bytes between two runs cost less than another run
     while (!bytes.empty()) {
@@ -267,9 +427,10 @@ class ChangeSink final : public PieceSink {
         for (std::size_t k = end; k < now.size() && k - end < join; ++k) {
           if (now[k] != old[k]) end = k + 1;
         }
-        STELE_TRY(journal_.run(offset_ + done_ + i, now.subspan(i, end - i)));
+        STELE_TRY(journal_.run(offset_ + done_ + i, old.subspan(i, end - i), now.subspan(i, end - i)));
         i = end;
       }
+      whole_.add(now);
       done_ += now.size();
       bytes = bytes.subspan(now.size());
     }
@@ -280,12 +441,13 @@ class ChangeSink final : public PieceSink {
   detail::delta::Window window_;
   std::uint64_t offset_;
   Journal& journal_;
+  NewFile& whole_;
   ReadContext& context_;
   std::uint64_t done_ = 0;
 };
 
 /// Writes the journal that makes `next` of `base`.
-Status write_journal(const Target& target, const Snapshot& base, const Snapshot& next, const std::string& digest) {
+Status write_journal(const Target& target, const Snapshot& base, const Snapshot& next, const Versions& versions) {
   if (!detail::delta::same_values(base, next) || base.metadata() != next.metadata()) {
     return not_in_place("values or metadata change, which is not possible in place");
   }
@@ -310,51 +472,97 @@ Status write_journal(const Target& target, const Snapshot& base, const Snapshot&
   std::sort(order.begin(), order.end());
   STELE_TRY_ASSIGN(const auto sink, target.create_journal());
   Journal journal(*sink);
-  STELE_TRY(journal.begin(target.size(), digest));
+  NewFile whole(target.file());
+  STELE_TRY(journal.begin(target.size(), versions));
   ReadContext context;
   std::uint64_t end = 0;
   for (const auto& [offset, leaves] : order) {
     const LeafView old = base.leaf(leaves.first), now = next.leaf(leaves.second);
     if (offset < end) return not_in_place("tensors of the file share bytes").path(old.path());
     end = offset + old.byte_size();
-    ChangeSink changes(old, offset, journal, context);
+    STELE_TRY(whole.unchanged_to(offset));
+    ChangeSink changes(old, offset, journal, whole, context);
     STELE_TRY(now.stream(changes, context));
   }
-  return journal.finish();
+  STELE_TRY(whole.unchanged_to(target.size()));
+  STELE_TRY(target.check_current());
+  return journal.finish(whole.digest());
+}
+
+/// A delta and its file.
+struct Opened {
+  std::string file;
+  Snapshot delta;
+};
+
+/// Opens deltas. Returns them with the versions between which they lead.
+Result<std::pair<std::vector<Opened>, Versions>> open_deltas(std::span<const std::string> files,
+                                                             const LoadOptions& options) {
+  std::vector<Opened> all;
+  Versions versions;
+  for (const std::string& file : files) {
+    STELE_TRY_ASSIGN(Snapshot delta, open(file, options));
+    const auto info = delta_info(delta);
+    if (!info) return Error(Errc::invalid_argument, "the file is not a delta of weights").file(file);
+    if (info->base.size() != digest_size || info->next.size() != digest_size) {
+      return Error(Errc::malformed, "the delta has no digest").file(file);
+    }
+    if (all.empty()) versions.base = info->base;
+    versions.next = info->next;
+    all.push_back({file, std::move(delta)});
+  }
+  return std::pair(std::move(all), std::move(versions));
+}
+
+Status write_journal(const Target& target, const Snapshot& base, const std::vector<Opened>& deltas,
+                     const Versions& versions) {
+  Snapshot next = base;
+  for (const auto& [file, delta] : deltas) {
+    auto applied = apply_delta(next, delta);
+    if (!applied) {
+      Error error = std::move(applied).error();
+      return error.file().empty() ? std::move(error).file(file) : std::move(error);
+    }
+    STELE_TRY_ASSIGN(next, split_composites(*applied));
+  }
+  return write_journal(target, detail::in_file_order(base), detail::in_file_order(next), versions);
 }
 
 }  // namespace
 
-Status apply_in_place(const std::string& path, std::span<const std::string> deltas, const LoadOptions& options) {
-  return detail::guarded(path, [&]() -> Status {
+Result<bool> apply_in_place(const std::string& path, std::span<const std::string> deltas, const LoadOptions& options) {
+  return detail::guarded(path, [&]() -> Result<bool> {
+    LoadOptions whole = options;
+    whole.part = {};
     STELE_TRY_ASSIGN(const Target target, Target::open(path));
-    STELE_TRY_ASSIGN(const auto recovered, target.recover());
-    if (deltas.empty()) return {};
-    {
-      LoadOptions whole = options;
-      whole.part = {};
-      STELE_TRY_ASSIGN(const Snapshot opened, open(path, whole));
-      STELE_TRY_ASSIGN(const Snapshot base, split_composites(opened));
-      Snapshot next = base;
-      std::string digest;
-      for (const std::string& file : deltas) {
-        STELE_TRY_ASSIGN(const Snapshot delta, open(file, whole));
-        const auto info = delta_info(delta);
-        if (!info) return Error(Errc::invalid_argument, "the file is not a delta of weights").file(file);
-        digest = info->next;
-        if (&file == &deltas.back() && recovered == digest) return {};  // the interrupted change was this one
-        auto applied = apply_delta(next, delta);
-        if (!applied) {
-          Error error = std::move(applied).error();
-          return error.file().empty() ? std::move(error).file(file) : std::move(error);
-        }
-        STELE_TRY_ASSIGN(next, split_composites(*applied));
+    STELE_TRY_ASSIGN(const auto interrupted, target.interrupted());
+    STELE_TRY_ASSIGN(const auto opened, open_deltas(deltas, whole));
+    const auto& [opened_deltas, versions] = opened;
+    if (interrupted) {
+      const Versions& before = interrupted->versions();
+      const bool asked = deltas.empty() || before.next == versions.next;
+      if (!asked && before.next != versions.base) {
+        return Error(Errc::checksum,
+                     "another change of the file was interrupted, to whose result the deltas do not apply")
+            .file(path)
+            .expected(versions.base)
+            .found(before.next)
+            .hint("`stele apply " + path + " --in-place` completes it");
       }
-      if (digest.size() != digest_size) return Error(Errc::malformed, "the delta has no digest");
-      STELE_TRY(write_journal(target, detail::in_file_order(base), detail::in_file_order(next), digest));
+      STELE_TRY(target.complete(*interrupted));
+      if (asked) return true;
     }
-    STELE_TRY(target.recover());
-    return {};
+    if (deltas.empty()) return false;
+    STELE_TRY_ASSIGN(const Snapshot stored, open(path, whole));
+    STELE_TRY_ASSIGN(const Snapshot base, split_composites(stored));
+    if (auto written = write_journal(target, base, opened_deltas, versions); !written) {
+      if (written.error().code() != Errc::checksum) return std::move(written).error();
+      STELE_TRY_ASSIGN(const std::string digest, weights_digest(base, whole));
+      if (digest == versions.next) return false;
+      return std::move(written).error();
+    }
+    STELE_TRY(target.change());
+    return true;
   });
 }
 

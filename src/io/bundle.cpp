@@ -26,6 +26,11 @@ FilePlace FilePlace::operator/(std::string_view leaf) const {
   return {root, join(path), join(name), old};
 }
 
+FolderAndName split_path(const std::string& path) {
+  const std::size_t slash = path.rfind('/');  // without a slash: npos, and npos + 1 is 0
+  return {slash == std::string::npos ? "." : path.substr(0, slash + 1), path.substr(slash + 1)};
+}
+
 FilePlace FilePlace::folder() const {
   const std::size_t leaf = file_name(path).size();
   return {root, path.substr(0, path.size() - leaf), name.substr(0, name.size() - std::min(leaf, name.size())), old};

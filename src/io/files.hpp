@@ -35,6 +35,17 @@ inline FilePlace file_place(std::string path) {
   return {nullptr, text, std::move(text)};
 }
 
+/// A path, divided at its last slash. The folder ends with the slash; it is "." for a name alone.
+struct FolderAndName {
+  std::string folder, name;
+};
+FolderAndName split_path(const std::string& path);
+
+/// The ending of a journal's name: apply_in_place() writes it beside the file that it changes.
+inline constexpr std::string_view journal_ending = ".stele-journal";
+/// Returns an error if a journal is beside the file, which then may be a mixture of two versions.
+Status check_no_journal(const FilePlace& place);
+
 /// Returns the path with this extension added if its last segment has none.
 STELE_EXPORT std::string with_extension(const std::string& path, std::string_view extension);
 
@@ -50,7 +61,9 @@ STELE_EXPORT Status check_name(std::string_view name);
 Result<SourcePtr> open_file(const FilePlace& place, bool mapped);
 /// Opens a file or a folder.
 Result<SourcePtr> open_any(const FilePlace& place, bool mapped);
-Result<std::unique_ptr<Sink>> file_sink(const FilePlace& place, FileSinkOptions options, Names names = Names::as_data);
+/// `like`: the name of a file in the same folder, whose permissions a new file gets.
+Result<std::unique_ptr<Sink>> file_sink(const FilePlace& place, FileSinkOptions options, Names names = Names::as_data,
+                                        const std::string& like = {});
 std::shared_ptr<Bundle> folder_bundle(FilePlace place, FileSinkOptions options, bool mapped,
                                       Names names = Names::as_data);
 

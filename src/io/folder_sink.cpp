@@ -212,9 +212,8 @@ Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& given, FileSin
     STELE_TRY_ASSIGN(const os::Info named, os::status({nullptr, resolved, path}));
     if (named.kind != os::Kind::folder) return Error(Errc::io, "the link leads to a folder without a name").file(path);
   }
-  const std::size_t slash = resolved.rfind('/');
-  const std::string folder_path = slash == std::string::npos ? "." : resolved.substr(0, slash + 1);
-  Target target{path, {}, resolved.substr(slash + 1), std::move(may_replace)};
+  auto [folder_path, leaf] = detail::split_path(resolved);
+  Target target{path, {}, std::move(leaf), std::move(may_replace)};
   if (target.leaf.empty() || target.leaf == "." || target.leaf == "..") {
     return Error(Errc::invalid_argument, "the path does not contain the folder's name").file(path);
   }

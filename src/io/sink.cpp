@@ -103,13 +103,23 @@ class Temporary {
   bool is_open() const noexcept { return file_.is_open(); }
   Status keep_permissions(const std::string& target) { return os::keep_permissions(folder_, target, file_); }
 
-  /// Replaces `target` with this file. The file remains open, and thus locked, until it has its final name.
+  /// Replaces `target` with this file. The file remains open, and thus locked, until it has its final name. Then
+  /// removes the journal of a change of the old file in place, which may need it until then.
   Status replace(const std::string& target, FileSinkOptions options, Names names) {
     const bool full = options.durability == Durability::full;
+    const os::Path journal(&folder_, target + std::string(detail::journal_ending), file_.name());
     STELE_TRY(full ? os::sync(file_) : os::flush(file_));
     STELE_TRY((options.overwrite ? os::rename : os::rename_new)(folder_, leaf_, target, file_.name()));
+    // From here on the file is saved: nothing may fail because memory has run out.
     const os::File placed = std::move(file_);
-    return full && names == Names::as_data ? os::sync_folder(folder_, placed) : Status();
+    if (names == Names::later) return {};  // in a new folder
+    if (full) STELE_TRY(os::sync_folder(folder_, placed));
+    if (!is_there(journal)) return {};
+    os::remove(folder_, journal.text);
+    return !is_there(journal) ? Status()
+                              : Error(Errc::io, "the file is saved, but the journal of its older version remains")
+                                    .file(placed.name())
+                                    .hint("remove " + journal.text + " beside it");
   }
 
   void discard() noexcept {
@@ -119,6 +129,11 @@ class Temporary {
   }
 
  private:
+  static bool is_there(const os::Path& path) {
+    const auto exists = detail::guarded([&] { return os::exists(path); });
+    return exists && *exists;
+  }
+
   os::Folder folder_;
   std::string leaf_;
   os::File file_;
@@ -247,7 +262,8 @@ Result<bool> has_old(const FilePlace& place) {
   return resolved == place.path;
 }
 
-Result<std::unique_ptr<Sink>> open_file_sink(const FilePlace& place, FileSinkOptions options, Names names) {
+Result<std::unique_ptr<Sink>> open_file_sink(const FilePlace& place, FileSinkOptions options, Names names,
+                                             const std::string& like) {
   if (place.path.empty()) return Error(Errc::invalid_argument, "the path is empty");
   const auto a_folder = [&]() -> Error {
     return Error(Errc::invalid_argument, "the path names a folder, not a file").file(place.name);
@@ -275,9 +291,7 @@ Result<std::unique_ptr<Sink>> open_file_sink(const FilePlace& place, FileSinkOpt
       }
     }
   }
-  const std::size_t slash = resolved.rfind('/');  // without a slash: npos, and npos + 1 is 0
-  const std::string folder_path = slash == std::string::npos ? "." : resolved.substr(0, slash + 1);
-  std::string leaf = resolved.substr(slash + 1);
+  auto [folder_path, leaf] = detail::split_path(resolved);
   if (leaf.empty()) return a_folder();
 
   STELE_TRY_ASSIGN(os::Folder folder, os::open_folder({place.root.get(), folder_path, place.name}));
@@ -286,9 +300,11 @@ Result<std::unique_ptr<Sink>> open_file_sink(const FilePlace& place, FileSinkOpt
     detail::remove_leftovers(folder, folder_path, prefix, os::Kind::regular);
   }
   STELE_TRY_ASSIGN(const bool takes_over, has_old(place));
-  STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists || takes_over, place.name));
+  const bool secret = exists || takes_over || !like.empty();
+  STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, secret, place.name));
   // Done before any data is written, so that users who could not read the old file cannot read the unfinished one.
   if (exists) STELE_TRY(temporary.keep_permissions(leaf));
+  if (!exists && !like.empty()) STELE_TRY(temporary.keep_permissions(like));
   if (!exists && takes_over) STELE_TRY(os::keep_permissions(*place.old, place.path, temporary.file()));
   return std::unique_ptr<Sink>(
       std::make_unique<FileSink>(place, options, names, std::move(leaf), std::move(temporary)));
@@ -296,12 +312,13 @@ Result<std::unique_ptr<Sink>> open_file_sink(const FilePlace& place, FileSinkOpt
 
 }  // namespace
 
-Result<std::unique_ptr<Sink>> detail::file_sink(const FilePlace& place, FileSinkOptions options, Names names) {
-  return guarded(place.name, [&] { return open_file_sink(place, options, names); });
+Result<std::unique_ptr<Sink>> detail::file_sink(const FilePlace& place, FileSinkOptions options, Names names,
+                                                const std::string& like) {
+  return guarded(place.name, [&] { return open_file_sink(place, options, names, like); });
 }
 
 Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions options) {
-  return detail::guarded(path, [&] { return open_file_sink(detail::file_place(path), options, Names::as_data); });
+  return detail::guarded(path, [&] { return open_file_sink(detail::file_place(path), options, Names::as_data, {}); });
 }
 
 // ---- memory

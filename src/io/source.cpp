@@ -132,6 +132,7 @@ Result<SourcePtr> open_place(const FilePlace& place, Wanted wanted, bool mapped)
         .file(place.name)
         .hint("read a FIFO or device as a stream, with stele::spool");
   }
+  STELE_TRY(detail::check_no_journal(place));
   if (mapped) return map(file, info.size, place.name, place.folder());
   return SourcePtr(std::make_shared<FileSource>(std::move(file), info.size, place.folder()));
 }
@@ -220,6 +221,18 @@ std::string detail::with_extension(const std::string& path, std::string_view ext
   const auto found = os::status(path);
   if (found && found->kind != os::Kind::missing) return path;
   return path + std::string(extension);
+}
+
+Status detail::check_no_journal(const FilePlace& place) {
+  STELE_TRY_ASSIGN(const std::string file, os::resolve_links(place.os()));
+  const std::string journal = file + std::string(journal_ending);
+  STELE_TRY_ASSIGN(const bool exists, os::exists({place.root.get(), journal, place.name}));
+  if (!exists) return {};
+  return Error(Errc::malformed, "a change of the file in place is not complete")
+      .file(place.name)
+      .found(std::string(file_name(journal)) + " beside it")
+      .hint("`stele apply " + place.name +
+            " --in-place` completes the change; if the file was replaced since, remove the journal");
 }
 
 Result<SourcePtr> detail::open_any(const FilePlace& place, bool mapped) {

@@ -1,7 +1,10 @@
 // Deltas of weights: what apply_delta() gives is the new version, bit for bit, and nothing else is accepted.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -216,6 +219,61 @@ TEST_CASE("delta: chains in order, while every other order, repetition or base i
   const Weights loaded = load<Weights>(opened).value();
   CHECK(all_facts(*snapshot_of(loaded)) == all_facts(snapshot_of(versions[3]).value()));
   CHECK(merge_deltas(open(all[0]).value(), open(all[2]).value()).error().code() == Errc::checksum);
+}
+
+TEST_CASE("delta: joining many reads each once, all at once or one after the other") {
+  constexpr std::size_t count = 60;
+  using Model = std::map<std::string, std::vector<float>>;
+  std::vector<Model> models{{{"few", std::vector<float>(1000, 1.0F)}, {"many", std::vector<float>(2000, 1.0F)}}};
+  models.reserve(count + 1);
+  // A source that counts what is read of it.
+  struct Counted final : Source {
+    explicit Counted(Bytes bytes) : Source("counted"), all(std::move(bytes)) {}
+    std::uint64_t size() const noexcept override { return all.size(); }
+    Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+      read += out.size();
+      const auto part = all.span().subspan(static_cast<std::size_t>(offset), out.size());
+      std::copy(part.begin(), part.end(), out.begin());
+      return {};
+    }
+    Bytes all;
+    mutable std::atomic<std::uint64_t> read{0};
+  };
+  std::vector<std::shared_ptr<Counted>> sources;
+  std::vector<Snapshot> deltas;
+  for (std::size_t i = 0; i < count; ++i) {
+    Model next = models.back();
+    next["few"][i * 7 % 1000] += 1;
+    for (std::size_t k = 0; k < 2000; ++k) next["many"][k] = static_cast<float>(k + i) * 1.5F;
+    models.push_back(std::move(next));
+    const Snapshot delta = make_delta(snapshot_of(models[i]).value(), snapshot_of(models[i + 1]).value()).value();
+    sources.push_back(std::make_shared<Counted>(saved(BinaryRecorder<>(), delta).value()));
+    deltas.push_back(BinaryRecorder<>().open(SourcePtr(sources.back())).value());
+  }
+  const auto read = [&] {
+    std::uint64_t all = 0;
+    for (const auto& source : sources) all += source->read.exchange(0);
+    return all;
+  };
+  std::uint64_t bytes = 0;
+  for (const auto& source : sources) bytes += source->size();
+  static_cast<void>(read());
+  const auto check = [&](const Result<Snapshot>& joined) {
+    REQUIRE_MESSAGE(joined, joined.error().to_string());
+    const auto file = saved(BinaryRecorder<>(), *joined);
+    REQUIRE_MESSAGE(file, file.error().to_string());
+    const Snapshot applied =
+        apply_delta(snapshot_of(models.front()).value(), BinaryRecorder<>().open(*file).value()).value();
+    CHECK(weights_digest(applied).value() == weights_digest(snapshot_of(models.back()).value()).value());
+  };
+  check(merge_deltas(deltas));
+  CHECK(read() < 6 * bytes);  // to compare, and to write
+  Snapshot joined = deltas.front();
+  for (std::size_t i = 1; i < count; ++i) joined = merge_deltas(joined, deltas[i]).value();
+  check(joined);
+  CHECK(read() < 6 * count * bytes);  // each step reads those before it
+  CHECK(merge_deltas(std::span(deltas).first(1)).has_value());
+  CHECK(merge_deltas(std::span<const Snapshot>()).error().code() == Errc::invalid_argument);
 }
 
 TEST_CASE("delta: merging two deltas equals applying both, for random models") {

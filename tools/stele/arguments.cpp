@@ -283,7 +283,8 @@ void Commands::add_writing() {
                                  "  stele apply v1.safetensors v2.delta.stele v3.delta.stele -o v3.safetensors\n"
                                  "  stele apply model.safetensors v2.delta.stele --in-place");
   apply_.app->add_option("base", apply_.options->base, "The version that the first delta changes")->required();
-  apply_.app->add_option("delta", apply_.options->deltas, "Deltas, in their order")->required();
+  apply_.app->add_option("delta", apply_.options->deltas,
+                         "Deltas, in their order; with --in-place, none completes an interrupted change");
   delta_output(*apply_.app, apply_.options->output, "The file or folder to write; the extension is its format");
   apply_.app->get_option("--out")->required(false);
   apply_.app->add_flag("--in-place", apply_.options->in_place,
@@ -330,7 +331,8 @@ void Commands::add_writing() {
   extract_.app->add_option("name", extract_.options->name, "The tensor's name")->required();
   after_o(*extract_.app, extract_.options->out, "The file to write");
   extract_.app->get_option("--out")->required();
-  extract_.app->add_option("--precision", extract_.options->precision, "Store floats as f64, f32, f16 or bf16");
+  extract_.app->add_option("--precision", extract_.options->precision,
+                           "Store floats as f64, f32, f16, bf16, or blocks");
   extract_.app->add_flag("--allow-overflow", extract_.options->allow_overflow, overflow_text);
   opening(*extract_.app, extract_.options->opening);
 }
@@ -352,7 +354,7 @@ void Commands::add_pages() {
   embed_.app->add_option("file", embed_.options->file, "A file or folder of any format")->required();
   after_o(*embed_.app, embed_.options->out, "The header to write (model.hpp)");
   embed_.app->add_option("--name", embed_.options->name, "The constant's name (model)");
-  embed_.app->add_option("--precision", embed_.options->precision, "Store floats as f64, f32, f16 or bf16");
+  embed_.app->add_option("--precision", embed_.options->precision, "Store floats as f64, f32, f16, bf16, or blocks");
   embed_.app->add_flag("--allow-overflow", embed_.options->allow_overflow, overflow_text);
   embed_.app->add_option("--only", embed_.options->only, "Keep only tensors that match a pattern");
   embed_.app->add_option("--except", embed_.options->except, "Drop tensors that match a pattern");

@@ -55,12 +55,15 @@ struct Destination {
   std::shared_ptr<const Format> format;
   std::string path;
 };
-/// Returns what the options of a conversion write to: their format, compression, shards, tag. Errors: unsupported,
-/// invalid_argument.
 /// Returns true if the output is a folder of the hub: asked for by name, or its name has no format's extension and the
 /// input is such a folder.
 bool is_hub(const std::string& to, const std::string& out, const Format* like);
-/// `like`: the format that was read; a folder without an extension is written in it if it is that of the hub.
+/// Returns the format of an output that is_hub() does not take. Errors: unsupported.
+Result<std::shared_ptr<const Format>> format_to_write(const std::string& to, const std::string& out,
+                                                      const Format* like);
+/// Returns what the options of a conversion write to: their format, compression, shards, tag. `like`: the format that
+/// was read; a folder without an extension is written in it if it is that of the hub. Errors: unsupported,
+/// invalid_argument.
 Result<Destination> destination(const Convert& options, const Format* like = nullptr);
 
 /// Adds the tag of `options` to the archive at the destination. Errors: invalid_argument (no archive, no tag),
@@ -210,6 +213,9 @@ bool names_mixture(const std::string& precision) noexcept;
 
 /// Returns the precision of a name: native, f64, f32, f16, bf16, or a block dtype. Errors: invalid_argument.
 Result<PrecisionSpec> parse_precision(const std::string& name);
+/// Returns the tensors at a precision that parse_precision() reads, also one of blocks; `report` gets their rows.
+Result<Snapshot> at_precision(const Snapshot& snapshot, const std::string& name, const ConvertRules& rules,
+                              Report& report);
 /// Returns the parameters as `precision` and `quantize` of `options` ask, as far as `spec`, which is set, does not say
 /// it to the save. Adds rows for weights that are not quantized.
 Result<Snapshot> quantized(const Snapshot& parameters, const Convert& options, const Format& target,

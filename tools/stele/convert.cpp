@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
+#include <stele/bundle.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
@@ -33,9 +36,38 @@ Result<Snapshot> adapted(const Snapshot& snapshot) {
   return pytorch::restore(snapshot, rules);
 }
 
+namespace {
+
+/// Returns true if a name ends with what looks like the extension of a file, as model.ggfu. Llama-3.1-8B has none, and
+/// a folder that exists keeps its name.
+bool has_extension(const std::string& out) {
+  const std::string_view name = file_name(out);
+  const std::size_t dot = name.rfind('.');
+  if (dot == name.npos || dot == 0 || dot + 1 == name.size()) return false;
+  const std::string_view extension = name.substr(dot + 1);
+  const auto is = [](char c, bool digits) {
+    const auto lower = static_cast<unsigned char>(static_cast<unsigned char>(c) | 32U);
+    return (lower >= 'a' && lower <= 'z') || (digits && c >= '0' && c <= '9') || (digits && c == '_');
+  };
+  std::error_code none;
+  return is(extension.front(), false) &&
+         std::all_of(extension.begin(), extension.end(), [&](char c) { return is(c, true); }) &&
+         !std::filesystem::is_directory(path_of(out), none);
+}
+
+}  // namespace
+
 bool is_hub(const std::string& to, const std::string& out, const Format* like) {
   if (!to.empty()) return to == HubFormat().name();
-  return like != nullptr && like->name() == HubFormat().name() && !format_of_path(out);
+  return like != nullptr && like->name() == HubFormat().name() && !format_of_path(out) && !has_extension(out);
+}
+
+Result<std::shared_ptr<const Format>> format_to_write(const std::string& to, const std::string& out,
+                                                      const Format* like) {
+  auto format = target_format(to, out);
+  if (format || !to.empty() || like == nullptr || like->name() != HubFormat().name()) return format;
+  const std::string hint(format.error().hint());
+  return std::move(format).error().hint(hint + (hint.empty() ? "" : "; ") + "--to hub writes a folder of this name");
 }
 
 Result<Destination> destination(const Convert& options, const Format* like) {
@@ -60,7 +92,7 @@ Result<Destination> destination(const Convert& options, const Format* like) {
     }
     return Destination{std::make_shared<ShardedSafetensorsFormat>(bytes), std::move(path)};
   }
-  STELE_TRY_ASSIGN(auto format, target_format(options.to, options.out));
+  STELE_TRY_ASSIGN(auto format, format_to_write(options.to, options.out, like));
   STELE_TRY_ASSIGN(std::string path, output_path(*format, options.out));
   const bool archive = format->name() == "archive";
   if ((options.append || !options.to_tag.empty()) && !archive) {

@@ -108,6 +108,27 @@ Result<Snapshot> apply_one(const Snapshot& model, const std::string& file, const
   return apply_delta(model, delta);
 }
 
+Result<int> change_in_place(const Apply& options, Terminal& terminal) {
+  const Opening& opening = options.opening;
+  if (!options.output.format.empty() || !opening.part.empty() || !opening.tag.empty() || !opening.names.empty()) {
+    return Error(Errc::invalid_argument, "--in-place changes the whole file, in its format")
+        .hint("drop --to, --part, --tag and --names, or pass -o FILE");
+  }
+  Progress progress(terminal, "applying");
+  STELE_TRY_ASSIGN(const bool changed, apply_in_place(options.base, options.deltas, reading(terminal, progress)));
+  if (terminal.json()) {
+    Document document(terminal, "stele.apply/1");
+    document.member("out", Value(options.base));
+    document.member("changed", Value(changed));
+    return exit_ok;
+  }
+  const std::string file = safe(options.base);
+  terminal.note(changed                  ? "changed " + file
+                : options.deltas.empty() ? file + " has no interrupted change"
+                                         : file + " is that version already");
+  return exit_ok;
+}
+
 }  // namespace
 
 Result<int> delta(const Delta& options, Terminal& terminal) {
@@ -122,19 +143,20 @@ Result<int> delta(const Delta& options, Terminal& terminal) {
 }
 
 Result<int> compact(const Compact& options, Terminal& terminal) {
-  std::optional<Snapshot> joined;
+  std::vector<Snapshot> all;
   for (const std::string& file : options.files) {
     STELE_TRY_ASSIGN(Snapshot next, open_delta(file, terminal));
-    if (!joined) {
-      joined = std::move(next);
-      continue;
+    if (!all.empty() && delta_info(all.back())->next != delta_info(next)->base) {
+      return Error(Errc::checksum, "the delta does not follow the one before it")
+          .file(file)
+          .expected(delta_info(all.back())->next)
+          .found(delta_info(next)->base);
     }
-    Progress progress(terminal, "joining");
-    auto merged = merge_deltas(*joined, next, reading(terminal, progress));
-    if (!merged) return in_file(std::move(merged).error(), file);
-    joined = *std::move(merged);
+    all.push_back(std::move(next));
   }
-  return write_delta(*joined, options.output, {}, joined->byte_size(), terminal);
+  Progress progress(terminal, "joining");
+  STELE_TRY_ASSIGN(const Snapshot joined, merge_deltas(all, reading(terminal, progress)));
+  return write_delta(joined, options.output, {}, joined.byte_size(), terminal);
 }
 
 Result<int> apply(const Apply& options, Terminal& terminal) {
@@ -142,16 +164,8 @@ Result<int> apply(const Apply& options, Terminal& terminal) {
     return Error(Errc::invalid_argument, options.in_place ? "--in-place has no output" : "there is no output")
         .hint("pass -o FILE, or --in-place");
   }
-  if (options.in_place) {
-    Progress progress(terminal, "applying");
-    STELE_TRY(apply_in_place(options.base, options.deltas, reading(terminal, progress)));
-    if (terminal.json()) {
-      Document(terminal, "stele.apply/1").member("out", Value(options.base));
-    } else {
-      terminal.note("changed " + safe(options.base));
-    }
-    return exit_ok;
-  }
+  if (options.in_place) return change_in_place(options, terminal);
+  if (options.deltas.empty()) return Error(Errc::invalid_argument, "there is no delta to apply");
   Target target{options.output.path, options.output.format};
   STELE_TRY_ASSIGN(const Model base, open_model(options.base, options.opening, terminal.common().threads));
   target.save.allow_loss = options.output.allow_loss;

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <limits>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -9,6 +11,7 @@
 #include <stele/transform.hpp>
 
 #include "commands.hpp"
+#include "digest.hpp"
 
 namespace stele::command {
 
@@ -119,11 +122,51 @@ Result<std::string> assembler_name(const std::string& path) {
       .hint("choose another -o");
 }
 
+/// Begins the assembler file, and makes it known to check_beside().
+constexpr std::string_view made_by = "/* Made by `stele embed --object`: assemble it in the folder of ";
+
+/// Returns the text by which an assembler file identifies the bytes that it includes.
+Result<std::string> digest_text(std::span<const std::byte> bytes) {
+  STELE_TRY_ASSIGN(Digest digest, Digest::make("xxh3"));
+  digest.update(bytes);
+  return " (XXH3 " + digest.finish() + ")";
+}
+
+/// Returns the bytes of a file; nullopt if there is none.
+Result<std::optional<Bytes>> content_of(const std::string& path) {
+  STELE_TRY_ASSIGN(const bool taken, is_taken(path));
+  if (!taken) return std::optional<Bytes>();
+  STELE_TRY_ASSIGN(const SourcePtr source, Input(path).open("", {}));
+  if (source->size() > std::numeric_limits<std::size_t>::max() / 2) return Error(Errc::out_of_memory).file(path);
+  Bytes bytes(static_cast<std::size_t>(source->size()));
+  STELE_TRY(source->read_at(0, bytes.span()));
+  return std::optional<Bytes>(std::move(bytes));
+}
+
+/// Checks the files that are written beside the header, which the user did not name: they may replace those of an
+/// earlier run, and no others. Errors: exists.
+Status check_beside(const std::string& bytes_path, const std::string& assembler) {
+  const auto taken = [](const std::string& path) {
+    return Error(Errc::exists, "the file is not one that embed wrote, and would be replaced")
+        .file(path)
+        .hint("remove it, or choose another name for the header");
+  };
+  STELE_TRY_ASSIGN(const auto old, content_of(assembler));
+  const std::string_view text =
+      old ? std::string_view(reinterpret_cast<const char*>(old->data()), old->size()) : std::string_view();
+  if (old && !text.starts_with(made_by)) return taken(assembler);
+  STELE_TRY_ASSIGN(const auto bytes, content_of(bytes_path));
+  if (!bytes) return {};
+  STELE_TRY_ASSIGN(const std::string digest, digest_text(bytes->span()));
+  return text.substr(0, text.find('\n')).find(digest) != text.npos ? Status() : taken(bytes_path);
+}
+
 Status write_object(const Embed& options, const std::string& head, const std::string& bytes_path,
                     const std::string& assembler, std::span<const std::byte> bytes) {
   STELE_TRY_ASSIGN(const std::string binary, assembler_name(bytes_path));
+  STELE_TRY_ASSIGN(const std::string digest, digest_text(bytes));
   STELE_TRY(write_file(bytes_path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
-  STELE_TRY(write_file(assembler, "/* Made by `stele embed --object`: assemble it in the folder of " + binary +
+  STELE_TRY(write_file(assembler, std::string(made_by) + binary + digest +
                                       ". */\n"
                                       "        .section .rodata." +
                                       options.name +
@@ -172,7 +215,7 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(const auto paths, targets(options));
   STELE_TRY_ASSIGN(const Model model, open_model(options.file, options.opening, terminal.common().threads));
   for (const std::string& path : paths) STELE_TRY(check_output(path));  // before the first of them is written
-  STELE_TRY_ASSIGN(const PrecisionSpec precision, parse_precision(options.precision));
+  if (options.object) STELE_TRY(check_beside(paths[0], paths[1]));
   Snapshot snapshot = model.snapshot;
   if (!options.only.empty() || !options.except.empty()) {
     STELE_TRY_ASSIGN(const auto idle, idle_patterns(snapshot, "--except", options.except));
@@ -181,8 +224,9 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
     if (!chosen) return with_similar(chosen.error(), snapshot);
     snapshot = *std::move(chosen);
   }
-  snapshot = with_precision(snapshot, precision, {.allow_overflow = options.allow_overflow});
   STELE_TRY_ASSIGN(Report report, losses_of_tags(model, options.opening));
+  STELE_TRY_ASSIGN(snapshot,
+                   at_precision(snapshot, options.precision, {.allow_overflow = options.allow_overflow}, report));
   Bytes bytes;
   {
     Progress progress(terminal, "reading");
@@ -207,11 +251,15 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
     document.member("out", Value(options.out));
     document.member("name", Value(options.name));
     document.member("bytes", number(static_cast<std::uint64_t>(bytes.size())));
+    Value::List files;
+    for (const std::string& path : paths) files.emplace_back(path);
+    document.member("files", Value(std::move(files)));
     document.member("rows", to_value(report));
     return exit_ok;
   }
   print_rows(terminal, report);
-  terminal.note("wrote " + safe(options.out) + ", " + grouped(bytes.size()) + " bytes of a model");
+  const std::string others = options.object ? safe(paths[0]) + ", " + safe(paths[1]) + " and " : "";
+  terminal.note("wrote " + others + safe(options.out) + ", " + grouped(bytes.size()) + " bytes of a model");
   return exit_ok;
 }
 

@@ -37,21 +37,26 @@ Status write_elements(const LeafView& leaf, const std::string& path, Terminal& t
   return sink->commit();
 }
 
-/// Writes the tensor without the model's metadata, for which a .npy file has no place.
-Status write_npy(const Snapshot& converted, const Named& tensor, const std::string& path, Terminal& terminal) {
-  const LeafView leaf = converted.leaf(tensor.leaf);
+/// Returns the tensor without the model's metadata, for which a .npy file has no place.
+Snapshot alone(const Snapshot& model, const Named& tensor) {
+  const LeafView leaf = model.leaf(tensor.leaf);
+  SnapshotBuilder builder;
+  builder.set_flat();
+  builder.keep(model.data());
+  builder.tensor(builder.intern(tensor.name), leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
+  return builder.finish();
+}
+
+Status write_npy(const Snapshot& tensor, const std::string& path, Terminal& terminal) {
+  const LeafView leaf = tensor.leaf(0);
   if (!NpyFormat().capabilities().holds(leaf.dtype())) {
     return Error(Errc::not_representable, "NumPy has no such dtype")
-        .path(tensor.name)
+        .path(leaf.path())
         .found(name(leaf.dtype()))
         .hint("pass --precision f32, or write a .bin or .safetensors file");
   }
-  SnapshotBuilder builder;
-  builder.set_flat();
-  builder.keep(converted.data());
-  builder.tensor(builder.intern(tensor.name), leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
   Target target{path, "npy", {}, {}};
-  STELE_TRY(save_to(target, builder.finish(), terminal));
+  STELE_TRY(save_to(target, tensor, terminal));
   return {};
 }
 
@@ -59,7 +64,6 @@ Status write_npy(const Snapshot& converted, const Named& tensor, const std::stri
 
 Result<int> extract(const Extract& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(const Model model, open_model(options.file, options.opening, terminal.common().threads));
-  STELE_TRY_ASSIGN(const PrecisionSpec precision, parse_precision(options.precision));
   STELE_TRY_ASSIGN(const auto names, names_of(model.snapshot));
   const auto found = std::find_if(names.begin(), names.end(), [&](const Named& n) { return n.name == options.name; });
   if (found == names.end()) {
@@ -74,19 +78,21 @@ Result<int> extract(const Extract& options, Terminal& terminal) {
   if (numpy || raw) {
     static_assert(std::endian::native == std::endian::little);
     STELE_TRY(check_expansion(model.snapshot));
-    const Snapshot converted = with_precision(model.snapshot, precision, save.convert);
-    STELE_TRY(numpy ? write_npy(converted, *found, options.out, terminal)
-                    : write_elements(converted.leaf(found->leaf), options.out, terminal));
-    if (converted.leaf(found->leaf).annotations() != nullptr) {
+    STELE_TRY_ASSIGN(const Snapshot one,
+                     at_precision(alone(model.snapshot, *found), options.precision, save.convert, report));
+    STELE_TRY(numpy ? write_npy(one, options.out, terminal) : write_elements(one.leaf(0), options.out, terminal));
+    if (model.snapshot.leaf(found->leaf).annotations() != nullptr) {
       report.add(Report::What::lost, options.name, "its annotations");
     }
   } else {
-    STELE_TRY_ASSIGN(const Snapshot one,
+    STELE_TRY_ASSIGN(const Snapshot stored,
                      filter(model.snapshot, {.keep = [&](std::string_view path, const LeafView* leaf) {
                               return leaf != nullptr && path == options.name;
                             }}));
-    Target target{options.out, {}, precision, save};
-    STELE_TRY_ASSIGN(report, save_to(target, one, terminal));
+    STELE_TRY_ASSIGN(const Snapshot one, at_precision(stored, options.precision, save.convert, report));
+    Target target{options.out, {}, {}, save};
+    STELE_TRY_ASSIGN(const Report saved, save_to(target, one, terminal));
+    add_rows(report, saved);
   }
   if (terminal.json()) {
     Document document(terminal, "stele.extract/1");

@@ -266,6 +266,18 @@ Status check_output(const std::string& out) {
       .hint("choose another name");
 }
 
+Result<bool> is_taken(const std::string& out) {
+  if (!detail::is_url(out)) {
+    std::error_code failed;
+    const auto status = std::filesystem::symlink_status(path_of(out), failed);
+    if (status.type() == std::filesystem::file_type::none) return Error(Errc::io, "cannot look up").file(out);
+    return status.type() != std::filesystem::file_type::not_found;
+  }
+  const auto source = Input(out).open("", {});
+  if (!source && source.error().code() != Errc::not_found) return source.error();
+  return source.has_value();
+}
+
 Result<std::unique_ptr<Sink>> open_output(const std::string& out) {
   STELE_TRY(check_output(out));
   return file_sink(out);
@@ -501,15 +513,15 @@ Result<std::uint64_t> parse_size(const std::string& text) {
   static constexpr std::string_view letters = "kmgtp";
   std::string unit(rest, end);
   std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return static_cast<char>(c | 32U); });
-  const std::size_t power = unit.empty() || unit == "b" ? 0 : letters.find(unit[0]) + 1;
+  const bool bytes = unit.empty() || unit == "b";
+  const std::size_t power = bytes ? 0 : letters.find(unit[0]) + 1;  // 0: none of them
   const bool decimal = unit.size() == 2 && unit[1] == 'b';
-  const bool known = unit.size() <= 1 || decimal || (unit.size() == 3 && unit.ends_with("ib"));
+  const bool known = bytes || (power != 0 && (unit.size() == 1 || decimal || unit.substr(1) == "ib"));
   double factor = 1;
   for (std::size_t i = 0; i < power; ++i) factor *= decimal ? 1000 : 1024;
-  if (code != std::errc() || !known || (power == 0 && unit.size() > 1) || !(number * factor >= 1) ||
-      number * factor > 1e18) {
+  if (code != std::errc() || !known || !(number * factor >= 1) || number * factor > 1e18) {
     return Error(Errc::invalid_argument, "not a size")
-        .expected("a number and k, M, G or T, for example 5G")
+        .expected("a number and k, M, G, T or P, for example 5G")
         .found(text);
   }
   return static_cast<std::uint64_t>(number * factor);

@@ -83,6 +83,8 @@ Result<std::string> output_path(const Format& format, const std::string& out);
 /// Checks a path to write before it is opened: every output of the command passes here. Errors: invalid_argument (it
 /// would replace a file that was read, or is "-").
 Status check_output(const std::string& out);
+/// Returns true if something has this name. For outputs that the user did not name, which replace no file of the user.
+Result<bool> is_taken(const std::string& out);
 /// Checks a path and opens it. Errors: those of check_output() and file_sink().
 Result<std::unique_ptr<Sink>> open_output(const std::string& out);
 

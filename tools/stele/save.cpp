@@ -2,6 +2,7 @@
 
 #include <stele/composite.hpp>
 #include <stele/precision/blocks.hpp>
+#include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/gguf.hpp>
@@ -48,6 +49,15 @@ Result<PrecisionSpec> parse_precision(const std::string& name) {
   return Error(Errc::invalid_argument, "no such precision")
       .expected("f64, f32, f16, bf16, native, or a block dtype that can be written, such as q8_0 or q4_K")
       .found(name);
+}
+
+Result<Snapshot> at_precision(const Snapshot& snapshot, const std::string& name, const ConvertRules& rules,
+                              Report& report) {
+  STELE_TRY_ASSIGN(const PrecisionSpec spec, parse_precision(name));
+  if (spec.block_rules.empty()) return with_precision(snapshot, spec, rules);
+  STELE_TRY_ASSIGN(Snapshot blocks, quantize_blocks(snapshot, spec.block_rules, &report));
+  if (report.count(Report::What::quantized) != 0) return blocks;
+  return Error(Errc::invalid_argument, "no tensor can have this precision, which is of matrices of floats").found(name);
 }
 
 namespace {
@@ -151,7 +161,7 @@ void add_rows(Report& to, const Report& from) {
 
 Result<Report> save_to(Target& target, const Snapshot& snapshot, Terminal& terminal) {
   if (is_hub(target.to, target.path, target.like)) target.to = HubFormat().name();
-  STELE_TRY_ASSIGN(const auto format, target_format(target.to, target.path));
+  STELE_TRY_ASSIGN(const auto format, format_to_write(target.to, target.path, target.like));
   STELE_TRY_ASSIGN(target.path, output_path(*format, target.path));
   STELE_TRY(check_output(target.path));
   STELE_TRY(check_losses(target.save.allow_loss, target.losses));

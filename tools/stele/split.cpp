@@ -116,6 +116,12 @@ Result<int> split(const Split& options, Terminal& terminal) {
     Target target;
     Snapshot part;
     STELE_TRY(write(piece, true, target, part));
+    STELE_TRY_ASSIGN(const bool taken, is_taken(target.path));
+    if (taken) {
+      return Error(Errc::exists, "the file of a part exists")
+          .file(target.path)
+          .hint("remove it, or choose another name");
+    }
   }
   std::optional<Document> document;
   if (terminal.json()) {

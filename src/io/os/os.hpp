@@ -128,6 +128,7 @@ struct Info {
   Kind kind = Kind::missing;
   std::uint64_t size = 0;
   std::pair<std::uint64_t, std::uint64_t> id{};  // the same for all names of a file
+  std::uint64_t names = 1;                       // the number of names (hard links)
 };
 
 // ---- paths
@@ -149,6 +150,9 @@ inline std::string with_slashes(std::string path) {
 /// Returns the status of the target of `path`, after following links. A missing target is not an error (Kind::missing).
 Result<Info> status(const Path& path);
 Result<Info> status(const File& file);
+/// Returns true if a file, folder or link has this name; false if there is none, the name is too long for one, or this
+/// user may not look it up.
+Result<bool> exists(const Path& path);
 /// Returns the status of a path that starts from an open folder. A target outside that folder is Kind::other.
 Result<Info> status_beneath(const Path& path);
 /// Returns true if `path` leads, after following links, to exactly this file or folder.

@@ -41,9 +41,10 @@ Status SparseReader::begin(std::uint64_t block, ReadContext& context) {
   block_ = block;
   passed_ = after_ = block * sparse_block;
   const auto number = static_cast<std::size_t>(block);
-  STELE_TRY_ASSIGN(gaps_, gap_window_.at(places_[number], table_[number].gaps, context));
-  STELE_TRY_ASSIGN(values_,
-                   value_window_.at(places_[number] + table_[number].gaps, table_[number].count * unit_, context));
+  const std::size_t gaps = table_[number].gaps, values = table_[number].count * unit_;
+  STELE_TRY_ASSIGN(const auto block_bytes, window_.at(places_[number], gaps + values, context));
+  gaps_ = block_bytes.first(gaps);
+  values_ = block_bytes.subspan(gaps);
   count_ = table_[number].count;
   value_ = 0;
   return advance();
@@ -240,6 +241,84 @@ Status Decoded::check(std::size_t number, ReadContext& context) const {
     Status piece(std::span<const std::byte>) override { return {}; }
   } discard;
   return stream(number, discard, context);
+}
+
+// ---- joined deltas
+
+namespace {
+
+/// Adds the changes of one delta to pieces of a tensor, fastest in their order.
+class Changes {
+ public:
+  Changes(const Joined::Part& part, std::uint64_t bytes, DType dtype) : window_(part.leaf) {
+    if (part.encoding == Encoding::sparse) sparse_.emplace(part.leaf, bytes, dtype);
+  }
+  Status add(std::uint64_t offset, std::span<std::byte> bytes, ReadContext& context) {
+    if (sparse_) return sparse_->patch(offset, bytes, context);
+    STELE_TRY_ASSIGN(const auto changes, window_.at(offset, bytes.size(), context));
+    xor_bytes(bytes, changes);
+    return {};
+  }
+
+ private:
+  Window window_;
+  std::optional<SparseReader> sparse_;
+};
+
+std::vector<Changes> changes_of(const Joined::Leaf& leaf) {
+  std::vector<Changes> all;
+  all.reserve(leaf.parts.size());
+  for (const Joined::Part& part : leaf.parts) all.emplace_back(part, leaf.bytes, leaf.dtype);
+  return all;
+}
+
+const Joined::Leaf& joined(const void* at, std::uint64_t number) {
+  return static_cast<const Joined*>(at)->leaf(static_cast<std::size_t>(number));
+}
+
+Status read_joined(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
+                   ReadContext& context) {
+  std::fill(out.begin(), out.end(), std::byte{0});
+  // One delta after the other: the caller's memory is the only buffer, however many deltas there are.
+  const Joined::Leaf& leaf = joined(at, number);
+  for (const Joined::Part& part : leaf.parts) {
+    STELE_TRY(Changes(part, leaf.bytes, leaf.dtype).add(offset, out, context));
+  }
+  return {};
+}
+
+Status stream_joined(const void* at, std::uint64_t number, std::uint64_t, PieceSink& sink, ReadContext& context) {
+  const Joined::Leaf& leaf = joined(at, number);
+  std::vector<Changes> all = changes_of(leaf);
+  ReadContext::Piece staging(context);
+  for (std::uint64_t done = 0; done < leaf.bytes;) {
+    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(leaf.bytes - done, ReadContext::piece_size));
+    std::byte* to = sink.place(done, size);
+    if (to == nullptr) to = staging.data();
+    const std::span<std::byte> out(to, size);
+    std::fill(out.begin(), out.end(), std::byte{0});
+    for (Changes& changes : all) STELE_TRY(changes.add(done, out, context));
+    STELE_TRY(sink.piece(out));
+    done += size;
+  }
+  return {};
+}
+
+void needs_of_joined(const void* at, std::uint64_t number, Needs& needs) {
+  for (const Joined::Part& part : joined(at, number).parts) needs.add(part.leaf);
+}
+
+constexpr LeafOps joined_ops{.read = read_joined, .stream = stream_joined, .needs = needs_of_joined};
+
+}  // namespace
+
+Provider Joined::add(Leaf leaf) {
+  leaves_.push_back(std::move(leaf));
+  return {&joined_ops, this, leaves_.size() - 1};
+}
+
+const Joined::Leaf* Joined::of(const LeafView& leaf) noexcept {
+  return leaf.provider().ops == &joined_ops ? &joined(leaf.provider().at, leaf.provider().number) : nullptr;
 }
 
 }  // namespace stele::inline v0::detail::delta

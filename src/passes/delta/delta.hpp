@@ -152,7 +152,7 @@ class SparseReader {
  public:
   /// `bytes`: the size of the tensor.
   SparseReader(const LeafView& leaf, std::uint64_t bytes, DType dtype)
-      : leaf_(leaf), bytes_(bytes), unit_(sparse_unit(dtype)), gap_window_(leaf), value_window_(leaf) {}
+      : leaf_(leaf), bytes_(bytes), unit_(sparse_unit(dtype)), window_(leaf) {}
   /// Changes the bytes of the tensor from `offset` on. Errors: malformed, those of reading.
   Status patch(std::uint64_t offset, std::span<std::byte> bytes, ReadContext& context);
 
@@ -166,7 +166,7 @@ class SparseReader {
   LeafView leaf_;
   std::uint64_t bytes_;
   std::size_t unit_;
-  Window gap_window_, value_window_;
+  Window window_;
   std::vector<SparseBlock> table_;
   std::vector<std::uint64_t> places_;  // of the blocks in the leaf
   // The current block:
@@ -222,7 +222,32 @@ class Encoded {
   };
   explicit Encoded(std::size_t leaves) { leaves_.reserve(leaves); }
   Provider add(Leaf leaf);
+  /// Returns the leaf if it is encoded from others; null otherwise.
+  static const Leaf* of(const LeafView& leaf) noexcept;
   const Leaf& leaf(std::size_t i) const noexcept { return leaves_[i]; }
+
+ private:
+  std::vector<Leaf> leaves_;
+};
+
+/// The XOR of what several deltas change in a tensor. A list instead of a leaf on another one: each level of a nest
+/// would read the one below it more than once.
+class Joined {
+ public:
+  struct Part {
+    Encoding encoding = Encoding::xored;  // or sparse, or plain: the elements of a tensor that was new
+    LeafView leaf;
+  };
+  struct Leaf {
+    std::vector<Part> parts{};
+    std::uint64_t bytes = 0;
+    DType dtype = DType::none;
+  };
+  explicit Joined(std::size_t leaves) { leaves_.reserve(leaves); }
+  Provider add(Leaf leaf);
+  const Leaf& leaf(std::size_t i) const noexcept { return leaves_[i]; }
+  /// Returns the leaf if it is a joined one; null otherwise.
+  static const Leaf* of(const LeafView& leaf) noexcept;
 
  private:
   std::vector<Leaf> leaves_;

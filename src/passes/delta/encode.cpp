@@ -199,12 +199,12 @@ class SparseWriter {
     const std::uint64_t first = number * sparse_block * unit_;
     const std::uint64_t end = std::min(leaf_.next.byte_size(), first + sparse_block * unit_);
     Gaps gaps;
-    for (std::uint64_t at = first; at < end && expected.count != 0;) {
-      const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(end - at, ReadContext::piece_size));
-      STELE_TRY_ASSIGN(const auto old, old_.at(at, size, context_));
-      STELE_TRY_ASSIGN(const auto now, now_.at(at, size, context_));
+    if (expected.count != 0) {  // the block at once: leaves that are decoded from blocks decode it once
+      const auto size = static_cast<std::size_t>(end - first);
+      STELE_TRY_ASSIGN(const auto old, old_.at(first, size, context_));
+      STELE_TRY_ASSIGN(const auto now, now_.at(first, size, context_));
       each_changed(old, now, unit_, [&](std::size_t i) {
-        gaps.add((at - first) / unit_ + i, [&](std::byte byte) {
+        gaps.add(i, [&](std::byte byte) {
           if (gap_bytes < expected.gaps) bytes[gap_bytes] = byte;
           ++gap_bytes;
         });
@@ -214,7 +214,6 @@ class SparseWriter {
         }
         ++values;
       });
-      at += size;
     }
     if (gap_bytes != expected.gaps || values != count) {
       return Error(Errc::io, "a tensor changed while its delta was made").path(leaf_.next.path());
@@ -320,6 +319,12 @@ Provider Encoded::add(Leaf leaf) {
   const LeafOps* const ops = leaf.encoding == Encoding::sparse ? &sparse_ops : &xored_ops;
   leaves_.push_back(std::move(leaf));
   return {ops, this, leaves_.size() - 1};
+}
+
+const Encoded::Leaf* Encoded::of(const LeafView& leaf) noexcept {
+  const Provider& provider = leaf.provider();
+  const bool is = provider.ops == &xored_ops || provider.ops == &sparse_ops;
+  return is ? &encoded(provider.at, provider.number) : nullptr;
 }
 
 Result<Comparison> compare(const LeafView& base, const LeafView& next, ReadContext& context) {

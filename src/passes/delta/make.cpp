@@ -269,111 +269,157 @@ Result<Snapshot> applied(const Snapshot& base, const Snapshot& delta) {
   return join_composites(result);
 }
 
-/// Joins two deltas.
+/// Joins deltas that follow each other.
 class Merger {
  public:
-  Merger(Snapshot first, Snapshot second, const LoadOptions& options)
-      : first_(std::move(first)), second_(std::move(second)), options_(options) {}
+  Merger(std::span<const Snapshot> deltas, const LoadOptions& options)
+      : deltas_(deltas.begin(), deltas.end()), options_(options) {}
 
   Result<Snapshot> run() {
-    STELE_TRY_ASSIGN(const Description one, description_of(first_));
-    STELE_TRY_ASSIGN(const Description two, description_of(second_));
-    if (one.next != two.base) {
-      return Error(Errc::checksum, "the second delta does not follow the first").expected(one.next).found(two.base);
-    }
-    STELE_TRY_ASSIGN(names_, Names::of(first_));
+    if (deltas_.empty()) return Error(Errc::invalid_argument, "there is no delta to join");
+    STELE_TRY(check_order());
+    if (deltas_.size() == 1) return deltas_.front();
     STELE_TRY(find_tensors());
-    STELE_TRY(compare_twice_changed());
-    auto data = derived_data(second_);
+    STELE_TRY(compare_joined());
+    const Snapshot& last = deltas_.back();
+    auto data = derived_data(last);
     auto decoded = std::make_shared<Decoded>(tensors_.size(), 1);
-    auto encoded = std::make_shared<Encoded>(twice_.size());
+    auto encoded = std::make_shared<Encoded>(joined_of_.size());
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       Tensor& t = tensors_[i];
-      if (t.two.encoding == Encoding::plain) continue;
-      const LeafView from = first_.leaf(t.first), to = second_.leaf(i);
-      const Coding& coding = t.two;
-      if (t.one.encoding == Encoding::plain) {  // the tensor is new in the first
-        Provider provider = from.provider();
-        if (coding.encoding != Encoding::same) {
-          provider = decoded->add(
-              {coding.encoding, from, to, coding.bytes, coding.dtype, coding.hash, coding.base_hash, to.path()});
+      const Coding& coding = t.coding;
+      if (coding.encoding == Encoding::plain) continue;  // new in the last delta
+      if (t.is_new) {
+        Provider provider = t.parts.front().leaf.provider();
+        if (t.joined != no_index) {
+          provider = decoded->add({Encoding::same, changes_.leaf(t.joined), last.leaf(i), coding.bytes, coding.dtype,
+                                   coding.hash, coding.hash, last.leaf(i).path()});
         }
         set_leaf(*data, i, coding.dtype, coding.shape.span(), coding.bytes, provider, {});
         continue;
       }
       Coding joined = coding;
-      joined.base_hash = t.one.base_hash;
+      joined.base_hash = t.base_hash;
       joined.from = t.from;
-      std::uint64_t sparse_bytes = to.byte_size();
-      Provider provider = to.provider();
-      if (coding.encoding == Encoding::same) {
-        joined.encoding = t.one.encoding;
-        sparse_bytes = from.byte_size();
-        provider = from.provider();
-      } else if (t.twice != no_index) {
-        Comparison& result = results_[t.twice];
+      joined.encoding = Encoding::same;
+      std::uint64_t sparse_bytes = 0;
+      Provider provider = zeros();
+      if (t.joined != no_index) {
+        Comparison& result = results_[t.joined];
         joined.encoding = result.encoding;
         sparse_bytes = result.sparse_bytes;
-        provider = zeros();
         if (joined.encoding != Encoding::same) {
           provider =
-              encoded->add({zeros_.leaf(t.twice), changes_.leaf(t.twice), result.encoding, std::move(result.blocks)});
+              encoded->add({zeros_.leaf(t.joined), changes_.leaf(t.joined), result.encoding, std::move(result.blocks)});
         }
+      } else if (!t.parts.empty()) {
+        const Joined::Part& part = t.parts.front();
+        joined.encoding = part.encoding;
+        sparse_bytes = part.leaf.byte_size();
+        provider = part.leaf.provider();
       }
       set_encoded(*data, i, joined, sparse_bytes, provider);
     }
-    STELE_TRY_ASSIGN(data->metadata[key], text_of({one.base, two.next, one.names}));
+    STELE_TRY_ASSIGN(data->metadata[key],
+                     text_of({descriptions_.front().base, descriptions_.back().next, descriptions_.front().names}));
     data->keepers.push_back(decoded);
     data->keepers.push_back(encoded);
-    for (const Snapshot& s : {first_, zeros_, changes_}) data->keepers.push_back(s.data());
-    data->in_order = data->in_order || first_.in_order();
+    for (const Snapshot& s : {zeros_, changes_}) data->keepers.push_back(s.data());
+    for (const Snapshot& delta : deltas_) {
+      data->keepers.push_back(delta.data());
+      data->in_order = data->in_order || delta.in_order();
+    }
     data->capacity = 0;
     return finished(std::move(data));
   }
 
  private:
   struct Tensor {
-    Coding one, two;
-    std::uint32_t first = no_index;  // its leaf in the first delta
-    std::string from;                // its path in the base; empty: the same path
-    std::uint32_t twice = no_index;  // number in twice_
+    Coding coding;                    // of the last delta
+    std::vector<Joined::Part> parts;  // what the deltas change, the first delta first
+    bool is_new = false;              // the first part has the tensor itself
+    std::uint64_t base_hash = 0;
+    std::string from;                 // its path in the base; empty: the same path
+    std::uint32_t joined = no_index;  // number in joined_of_, if it has several parts
   };
 
-  Status find_tensors() {
-    const LeafPaths of_first(*first_.data()), of_second(*second_.data());
-    tensors_.resize(second_.leaf_count());
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      Tensor& t = tensors_[i];
-      STELE_TRY_ASSIGN(t.two, coding_of(second_.leaf(i)));
-      if (t.two.encoding == Encoding::plain) continue;
-      const std::string path(of_second[i]);
-      const auto number = names_.find(t.two.from.empty() ? path : t.two.from);
-      if (!number) return Error(Errc::malformed, "the first delta lacks a tensor of the second").path(path);
-      t.first = *number;
-      STELE_TRY_ASSIGN(t.one, coding_of(first_.leaf(t.first)));
-      if (t.one.dtype != t.two.dtype || t.one.bytes != t.two.bytes || !(t.one.shape == t.two.shape)) {
-        return Error(Errc::malformed, "the deltas have other dtypes or shapes for one tensor").path(path);
+  Status check_order() {
+    for (const Snapshot& delta : deltas_) {
+      STELE_TRY_ASSIGN(Description next, description_of(delta));
+      if (!descriptions_.empty() && descriptions_.back().next != next.base) {
+        return Error(Errc::checksum, "a delta does not follow the one before it")
+            .expected(descriptions_.back().next)
+            .found(next.base);
       }
-      if (t.one.encoding != Encoding::plain && t.one.hash != t.two.base_hash) {
-        return Error(Errc::malformed, "the deltas have other hashes for one tensor").path(path);
-      }
-      std::string in_base = t.one.from.empty() ? std::string(of_first[t.first]) : t.one.from;
-      if (in_base != path) t.from = std::move(in_base);
-      const auto changed = [](Encoding e) { return e == Encoding::xored || e == Encoding::sparse; };
-      if (!changed(t.one.encoding) || !changed(t.two.encoding)) continue;
-      t.twice = static_cast<std::uint32_t>(twice_.size());
-      twice_.push_back(i);
+      descriptions_.push_back(std::move(next));
     }
     return {};
   }
 
-  /// Returns a snapshot with a leaf for each tensor that both change.
+  Status find_tensors() {
+    std::vector<Names> names;  // of all deltas but the last
+    for (std::size_t i = 0; i + 1 < deltas_.size(); ++i) {
+      STELE_TRY_ASSIGN(Names own, Names::of(deltas_[i]));
+      names.push_back(std::move(own));
+    }
+    std::vector<std::unique_ptr<LeafPaths>> paths;
+    for (const Snapshot& delta : deltas_) paths.push_back(std::make_unique<LeafPaths>(*delta.data()));
+    tensors_.resize(deltas_.back().leaf_count());
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      Tensor& t = tensors_[i];
+      STELE_TRY_ASSIGN(t.coding, coding_of(deltas_.back().leaf(i)));
+      Coding coding = t.coding;
+      std::size_t leaf = i;
+      for (std::size_t d = deltas_.size();;) {
+        const LeafView view = deltas_[--d].leaf(leaf);
+        if (coding.encoding != Encoding::same) add_part(t, coding.encoding, view);
+        t.is_new = coding.encoding == Encoding::plain;
+        if (t.is_new) break;
+        const std::string path((*paths[d])[leaf]);
+        const std::string& before = coding.from.empty() ? path : coding.from;
+        t.base_hash = coding.base_hash;
+        if (d == 0) {
+          if (before != (*paths.back())[i]) t.from = before;
+          break;
+        }
+        const auto number = names[d - 1].find(before);
+        if (!number) return Error(Errc::malformed, "a delta lacks a tensor of the one that follows it").path(path);
+        STELE_TRY_ASSIGN(Coding older, coding_of(deltas_[d - 1].leaf(*number)));
+        if (older.dtype != coding.dtype || older.bytes != coding.bytes || !(older.shape == coding.shape)) {
+          return Error(Errc::malformed, "the deltas have other dtypes or shapes for one tensor").path(path);
+        }
+        if (older.encoding != Encoding::plain && older.hash != coding.base_hash) {
+          return Error(Errc::malformed, "the deltas have other hashes for one tensor").path(path);
+        }
+        leaf = *number;
+        coding = std::move(older);
+      }
+      std::reverse(t.parts.begin(), t.parts.end());
+      if (t.parts.size() < 2) continue;
+      t.joined = static_cast<std::uint32_t>(joined_of_.size());
+      joined_of_.push_back(i);
+    }
+    return {};
+  }
+
+  /// Adds what a leaf changes: itself, or if it is joined already, the leaves of which it is.
+  static void add_part(Tensor& t, Encoding encoding, const LeafView& leaf) {
+    const Encoded::Leaf* const encoded = Encoded::of(leaf);
+    const Joined::Leaf* const joined = encoded != nullptr ? Joined::of(encoded->next) : nullptr;
+    if (joined == nullptr) {
+      t.parts.push_back({encoding, leaf});
+    } else {
+      t.parts.insert(t.parts.end(), joined->parts.rbegin(), joined->parts.rend());
+    }
+  }
+
+  /// Returns a snapshot with a leaf for each tensor of joined_of_.
   template <class ProviderOf>
   Snapshot leaves(std::shared_ptr<const void> owner, const ProviderOf& provider_of) const {
     SnapshotBuilder builder;
     builder.begin(NodeKind::list, "");
-    for (std::size_t n = 0; n < twice_.size(); ++n) {
-      const Coding& coding = tensors_[twice_[n]].two;
+    for (std::size_t n = 0; n < joined_of_.size(); ++n) {
+      const Coding& coding = tensors_[joined_of_[n]].coding;
       builder.tensor(SnapshotBuilder::Name::element(static_cast<std::uint32_t>(n)), coding.dtype, coding.shape.span(),
                      coding.bytes, provider_of(n));
     }
@@ -382,37 +428,31 @@ class Merger {
     return builder.finish();
   }
 
-  Status compare_twice_changed() {
+  Status compare_joined() {
     zeros_ = leaves(nullptr, [](std::size_t) { return zeros(); });
-    auto one = std::make_shared<Decoded>(twice_.size(), 1);
-    const Snapshot once = leaves(one, [&](std::size_t n) {
-      const Tensor& t = tensors_[twice_[n]];
-      return one->add({t.one.encoding, zeros_.leaf(n), first_.leaf(t.first), t.one.bytes, t.one.dtype});
+    auto joined = std::make_shared<Joined>(joined_of_.size());
+    changes_ = leaves(joined, [&](std::size_t n) {
+      Tensor& t = tensors_[joined_of_[n]];
+      return joined->add({t.parts, t.coding.bytes, t.coding.dtype});
     });
-    auto two = std::make_shared<Decoded>(twice_.size(), 2);
-    changes_ = leaves(two, [&](std::size_t n) {
-      const Tensor& t = tensors_[twice_[n]];
-      return two->add({t.two.encoding, once.leaf(n), second_.leaf(twice_[n]), t.two.bytes, t.two.dtype});
-    });
-    two->keep(once);
-    two->keep(zeros_);
-    results_.resize(twice_.size());
+    results_.resize(joined_of_.size());
     Meter meter(options_.progress, changes_.byte_size());
-    const bool in_order = first_.in_order() || second_.in_order();
-    return each_leaf(twice_.size(), options_, in_order, [&](std::size_t n, ReadContext& context) -> Status {
+    const bool in_order = std::any_of(deltas_.begin(), deltas_.end(), [](const Snapshot& d) { return d.in_order(); });
+    return each_leaf(joined_of_.size(), options_, in_order, [&](std::size_t n, ReadContext& context) -> Status {
+      if (tensors_[joined_of_[n]].is_new) return meter.add(changes_.leaf(n).byte_size());
       auto result = compare(zeros_.leaf(n), changes_.leaf(n), context);
-      if (!result) return with_path(std::move(result).error(), second_.leaf(twice_[n]));
+      if (!result) return with_path(std::move(result).error(), deltas_.back().leaf(joined_of_[n]));
       results_[n] = *std::move(result);
       return meter.add(changes_.leaf(n).byte_size());
     });
   }
 
-  Snapshot first_, second_;
+  std::vector<Snapshot> deltas_;
   const LoadOptions& options_;
-  Names names_;
-  std::vector<Tensor> tensors_;     // for each leaf of second_
-  std::vector<std::size_t> twice_;  // leaves of second_
-  Snapshot zeros_, changes_;        // a leaf for each of twice_
+  std::vector<Description> descriptions_;
+  std::vector<Tensor> tensors_;         // for each leaf of the last delta
+  std::vector<std::size_t> joined_of_;  // leaves of the last delta
+  Snapshot zeros_, changes_;            // a leaf for each of joined_of_
   std::vector<Comparison> results_;
 };
 
@@ -490,8 +530,13 @@ Result<Snapshot> apply_delta(const Snapshot& base, const Snapshot& delta) {
   });
 }
 
+Result<Snapshot> merge_deltas(std::span<const Snapshot> all, const LoadOptions& options) {
+  return detail::guarded([&] { return deltas::Merger(all, options).run(); });
+}
+
 Result<Snapshot> merge_deltas(const Snapshot& first, const Snapshot& second, const LoadOptions& options) {
-  return detail::guarded([&] { return deltas::Merger(first, second, options).run(); });
+  const Snapshot both[] = {first, second};
+  return merge_deltas(both, options);
 }
 
 }  // namespace stele::inline v0

@@ -83,6 +83,15 @@ Result<Info> status(const File& file) {
   return info_of(status);
 }
 
+Result<bool> exists(const Path& path) {
+  STELE_TRY(check_path(path));
+  struct stat status = {};
+  if (retry([&] { return ::fstatat(start_of(path), path.text.c_str(), &status, AT_SYMLINK_NOFOLLOW); }) == 0)
+    return true;
+  if (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG || errno == EACCES || errno == ELOOP) return false;
+  return failed("cannot look up", path.name);
+}
+
 Result<Info> status_beneath(const Path& path) {
   STELE_TRY(check_path(path));
   const int fd = open_path(path, system::lookup_flags() | O_CLOEXEC);

@@ -51,7 +51,10 @@ inline Kind kind_of(mode_t mode) noexcept {
 }
 
 inline Info info_of(const struct stat& status) noexcept {
-  return {kind_of(status.st_mode), static_cast<std::uint64_t>(status.st_size), {status.st_dev, status.st_ino}};
+  return {kind_of(status.st_mode),
+          static_cast<std::uint64_t>(status.st_size),
+          {status.st_dev, status.st_ino},
+          static_cast<std::uint64_t>(status.st_nlink)};
 }
 
 /// Opens `path`; if it starts from an open folder, only if the target is inside that folder.

@@ -219,6 +219,7 @@ bool attributes_of(HANDLE file, Attributes& out) noexcept {
   const auto joined = [](DWORD high, DWORD low) { return std::uint64_t{high} << 32 | low; };
   out.info.kind = (found.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY) != 0 ? Kind::folder : Kind::regular;
   out.info.size = joined(found.nFileSizeHigh, found.nFileSizeLow);
+  out.info.names = found.nNumberOfLinks;
   out.system = found.dwVolumeSerialNumber;
   out.info.id = {out.system, joined(found.nFileIndexHigh, found.nFileIndexLow)};
   FILE_ID_INFO id = {};  // ReFS has 128 bits, and cuts the index above
@@ -251,6 +252,13 @@ Result<Info> status(const File& file) {
   Attributes found;
   if (!attributes_of(file.handle(), found)) return failed("cannot look up", file.name());
   return found.info;
+}
+
+Result<bool> exists(const Path& path) {
+  STELE_TRY(check_path(path));
+  DWORD code = 0;
+  const File found(open_path(path, {.access = lookup, .follow = false}, code), path.name);
+  return found.is_open() || code == stopped_on_link;
 }
 
 Result<Info> status_beneath(const Path& path) { return status(path); }
