@@ -3,6 +3,7 @@
 
 #include "bindings.hpp"
 #include "console.hpp"
+#include "model.hpp"
 #include "run.hpp"
 
 namespace stele::python {
@@ -27,6 +28,7 @@ nb::tuple run(const nb::list& arguments, bool captured) {
 }  // namespace
 
 void bind_command(nb::module_& module) {
+  command::watch_interrupts();
   module.def("run", run, nb::arg("words"), nb::arg("captured"));
   module.def("interrupt", [] { command::interrupt(true); });
 }
