@@ -53,8 +53,8 @@ Result<SourcePtr> open_with(const ClientPtr& client, const std::string& url) {
     auto file = repository->file(name.path);
     if (file || file.error().code() != Errc::not_found) return file;
     const auto folder = repository->bundle(name.path + "/");
-    const auto names = folder->names();
-    if (!names || names->empty()) return file;
+    STELE_TRY_ASSIGN(const auto names, folder->names());
+    if (names.empty()) return file;
     return bundle_source(folder, repository->shown(name.path));
   }
   if (scheme != "http" && scheme != "https") return unknown_scheme(url);
@@ -101,6 +101,50 @@ Result<std::unique_ptr<Sink>> create_folder(const ClientPtr& client, const std::
   return bundle_sink(bucket->bundle(prefix, options), bucket->shown(prefix));
 }
 
+/// Returns s3://bucket/key for an address of AWS: [bucket.]s3[.dualstack][.region].amazonaws.com, or an older one with
+/// s3-region. Empty for other addresses.
+std::string aws_identity(const Url& url, const std::string& path) {
+  const std::size_t domain = url.host.rfind(".amazonaws.com");
+  if (domain == url.host.npos) return {};
+  for (std::size_t begin = domain; begin != 0;) {  // labels from the last one on, as a bucket's name may have dots
+    const std::size_t end = begin;
+    const std::size_t dot = url.host.rfind('.', end - 1);
+    begin = dot != url.host.npos ? dot : 0;
+    const std::string_view label = std::string_view(url.host).substr(dot != url.host.npos ? dot + 1 : 0);
+    if (!label.starts_with("s3.") && !label.starts_with("s3-")) continue;
+    return "s3:/" + (begin == 0 ? path : "/" + url.host.substr(0, begin) + path);
+  }
+  return {};
+}
+
+/// Returns the same text for all addresses of a file over http: with or without the scheme's port, TLS, a query (which
+/// may be a signature) and percent-encoding. `endpoint`: the store's address, which may have buckets in host names.
+std::string identity_of(const Url& url, const std::string& endpoint) {
+  std::string path = percent_decoded(url.path);
+  if (std::string aws = aws_identity(url, path); !aws.empty()) return aws;
+  std::string host = url.host;
+  if (const auto store = Url::parse(endpoint); store && host.ends_with("." + store->host)) {
+    path.insert(0, "/" + host.substr(0, host.size() - store->host.size() - 1));
+    host = store->host;
+  }
+  if (url.is_this_machine()) host = "localhost";
+  const bool usual = url.port.empty() || url.port == (url.scheme == "https" ? "443" : "80");
+  return "//" + host + (usual ? "" : ":" + url.port) + path;
+}
+
+Result<std::string> identity_of(const ClientPtr& client, const std::string& url) {
+  const std::string_view scheme = scheme_of(url);
+  if (scheme == "s3") {
+    STELE_TRY_ASSIGN(const auto place, place_of(client, url));
+    STELE_TRY_ASSIGN(const Url address, place.first->url(place.second));
+    return identity_of(address, {});
+  }
+  if (scheme != "http" && scheme != "https") return url;
+  STELE_TRY_ASSIGN(const Url address, Url::parse(url));
+  STELE_TRY_ASSIGN(const S3Settings settings, S3Settings::find(client->options()));
+  return identity_of(address, settings.endpoint);
+}
+
 /// The URLs that are given as paths. One client serves the process, so that connections are kept.
 class Defaults final : public v0::detail::Urls {
  public:
@@ -124,19 +168,27 @@ class Defaults final : public v0::detail::Urls {
       return store_of(std::move(place.first), key.empty() || key.ends_with('/') ? key : key + "/");
     });
   }
+  std::string identity(const std::string& url) const override {
+    auto found = v0::detail::guarded([&] { return identity_of(client(), url); });
+    std::string text = found ? *std::move(found) : url;
+    while (text.ends_with('/')) text.pop_back();
+    return text;
+  }
   void set(Options options) {
-    auto made = std::make_shared<const Client>(std::move(options));
     const std::lock_guard lock(mutex_);
-    client_ = std::move(made);
+    options_ = std::move(options);
+    client_ = nullptr;
   }
 
  private:
   ClientPtr client() const {
     const std::lock_guard lock(mutex_);
-    if (client_ == nullptr) client_ = std::make_shared<const Client>(Options());
+    // The first client initializes libcurl and OpenSSL: not before a URL is opened.
+    if (client_ == nullptr) client_ = std::make_shared<const Client>(options_);
     return client_;
   }
   mutable std::mutex mutex_;
+  Options options_{};
   mutable ClientPtr client_;
 };
 

@@ -28,6 +28,7 @@
 #include "snapshot/properties.hpp"
 #include "snapshot/side_files.hpp"
 #include "snapshot/skipped.hpp"
+#include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/expansion.hpp"
 #include "stele/format.hpp"
@@ -368,6 +369,9 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
     }
   }
   if (snapshot.metadata().contains(delta_key)) STELE_TRY(check_delta_fits(format, precision));
+  if (auto nothing = nothing_found(snapshot); nothing && !options.allow_loss) {
+    return std::move(*nothing).hint("set SaveOptions::allow_loss");
+  }
   for (const std::string& part : snapshot.data()->left_out) {
     const Capabilities& can = format.capabilities();
     if (can.keeps == nullptr || !can.keeps(part)) report.add(Report::What::lost, "", part);
@@ -533,6 +537,7 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
     data->capacity = admitted;
     snapshot = Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
   }
+  snapshot = with_note_of_nothing(snapshot);
   if (snapshot.metadata().contains(delta_key)) return snapshot;  // its tensors are not numbers
   STELE_TRY_ASSIGN(snapshot, composites::joined(snapshot, *source));
   return options.dequantize ? dequantize(snapshot) : snapshot;
@@ -541,6 +546,7 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
 /// Loads an object. A class may have the weights of quantized layers, or the parts of all.
 Status load_either(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
                    const LoadOptions& options) {
+  if (!options.allow_nothing) STELE_TRY(check_found(snapshot));
   const Report before = options.report != nullptr ? *options.report : Report();
   auto loaded = load_object(snapshot, type, object, mode, options);
   if (loaded || loaded.error().partially_applied() || !composites::has_composites(snapshot)) return loaded;

@@ -44,6 +44,10 @@ struct Options {
   std::string cache_folder{};
   std::uint64_t cache_bytes = std::uint64_t{20} << 30;
 
+  /// Returns true if requests are to end, with the error `cancelled`: the user has interrupted the program. Called
+  /// before each request, and while one waits; from several threads.
+  std::function<bool()> cancelled{};
+
   // Security. Certificates are always verified.
   bool allow_http = false;  // plain http also to other hosts than this machine
   std::string ca_file{};    // certificates to trust; empty: AWS_CA_BUNDLE, CURL_CA_BUNDLE, else the system's

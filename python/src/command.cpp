@@ -3,6 +3,7 @@
 
 #include "bindings.hpp"
 #include "console.hpp"
+#include "model.hpp"
 #include "run.hpp"
 
 namespace stele::python {
@@ -61,6 +62,7 @@ class Run {
 }  // namespace
 
 void bind_command(nb::module_& module) {
+  command::watch_interrupts();
   nb::class_<Run>(module, "Run")
       .def(nb::init<const nb::list&>(), nb::arg("words"))
       .def("run", &Run::run, nb::arg("captured"))

@@ -7,6 +7,7 @@
 #include <stele/recorders/archive.hpp>
 #include <stele/transform.hpp>
 
+#include "base/of_machine.hpp"
 #include "bindings.hpp"
 #include "commands.hpp"
 #include "passes/composites/composite.hpp"
@@ -42,6 +43,7 @@ Result<Model> open_path(const std::string& path, const command::Opening& opening
   STELE_TRY_ASSIGN(const LoadOptions options, command::load_options(opening, 0));
   const auto source = Input(path).open("", options);
   const auto found = source ? format_of_content(**source) : source.error();
+  if (!found && detail::is_of_machine(found.error())) return found.error();
   // Most formats have no settings: the file need not be opened again.
   if (found && !(*source)->is_folder() && command::as_checkpoints(**found) == nullptr && opening.tag.empty() &&
       opening.part.empty() && !opening.ignore_checksums) {

@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "asked_folder.hpp"
 #include "base/entry_names.hpp"
 #include "base/extension.hpp"
 #include "base/limits.hpp"
@@ -358,33 +361,39 @@ bool has_models(const Bundle& folder) {
 }
 
 #ifdef STELE_ZIP
+/// Returns the directory of a zip file; null if it is malformed. Errors: those of the machine.
+Result<std::shared_ptr<const detail::zip::Directory>> zip_directory(const Source& source) {
+  const std::uint64_t memory = detail::add_scaled(detail::index_base, source.size(), detail::index_rate::file);
+  auto directory = detail::zip::Directory::open(SourcePtr(SourcePtr(), &source), memory);
+  if (directory || detail::is_of_machine(directory.error())) return directory;
+  return std::shared_ptr<const detail::zip::Directory>();
+}
+
 /// Returns true for a skops file of scikit-learn, whose arrays are named by numbers: the .npz format would accept it.
 /// Reads the directory if the first entry has such a name.
-bool is_skops(const Source& source, std::string_view first) {
+Result<bool> is_skops(const Source& source, std::string_view first) {
   if (first == "schema.json") return true;
   const std::string_view number = first.substr(0, first.find_first_not_of("0123456789"));
   if (number.size() < 6 || first.substr(number.size()) != ".npy") return false;
-  const std::uint64_t memory = detail::add_scaled(detail::index_base, source.size(), detail::index_rate::file);
-  const auto directory = detail::zip::Directory::open(SourcePtr(SourcePtr(), &source), memory);
-  return directory && (*directory)->find("schema.json") != nullptr;
+  STELE_TRY_ASSIGN(const auto directory, zip_directory(source));
+  return directory != nullptr && directory->find("schema.json") != nullptr;
 }
 
 /// Returns true for an .npz file whose first entry is not an array, which another program may have added. Reads the
 /// directory.
-bool is_npz_by_directory(const Source& source) {
-  const SourcePtr borrowed(SourcePtr(), &source);
-  const std::uint64_t memory = detail::add_scaled(detail::index_base, source.size(), detail::index_rate::file);
-  const auto directory = detail::zip::Directory::open(borrowed, memory);
-  if (!directory || (*directory)->find("tags.txt") != nullptr) return false;
-  const auto entries = (*directory)->entries();
+Result<bool> is_npz_by_directory(const Source& source) {
+  STELE_TRY_ASSIGN(const auto directory, zip_directory(source));
+  if (directory == nullptr || directory->find("tags.txt") != nullptr) return false;
+  const auto entries = directory->entries();
   return std::any_of(entries.begin(), entries.end(),
                      [](const detail::zip::Entry& entry) { return detail::is_numpy_zip_entry(entry.name); });
 }
 #endif
 
 /// Returns the format of a file `.bin` that has only weights, from the file of the model beside it: the weights may
-/// begin like any format. Returns null for other files, and for a zip archive, which is PyTorch's.
-const Format* format_of_weights(const Source& source, std::string_view text) {
+/// begin like any format. Returns null for other files, and for a zip archive, which is PyTorch's. `failure` receives
+/// the error of a machine that has not shown whether there is such a file.
+const Format* format_of_weights(const Source& source, std::string_view text, std::optional<Error>& failure) {
   constexpr std::string_view ending = ".bin";
   const std::string_view name = file_name(source.name());
   const auto folder = source.bundle();
@@ -393,13 +402,17 @@ const Format* format_of_weights(const Source& source, std::string_view text) {
     const Format* const format = find_format(of);
     if (format == nullptr) continue;
     const std::string beside = std::string(name.substr(0, name.size() - ending.size())).append(format->extension());
-    const auto contained = folder->contains(beside);
-    if (!contained || !*contained) continue;
-    const auto model = folder->open(beside);
-    std::byte head[1024];
-    const auto size = static_cast<std::size_t>(model ? std::min<std::uint64_t>((*model)->size(), sizeof head) : 0);
-    if (size == 0 || !(*model)->read_at(0, {head, size})) continue;
-    if (format->recognises({head, size}, (*model)->size())) return format;
+    const auto recognised = [&]() -> Result<bool> {
+      STELE_TRY_ASSIGN(const bool contained, folder->contains(beside));
+      if (!contained) return false;
+      STELE_TRY_ASSIGN(const SourcePtr model, folder->open(beside));
+      std::byte head[1024];
+      const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(model->size(), sizeof head));
+      STELE_TRY(model->read_at(0, {head, size}));
+      return size != 0 && format->recognises({head, size}, model->size());
+    }();
+    if (recognised && *recognised) return format;
+    if (!recognised && detail::is_of_machine(recognised.error())) failure = recognised.error();
   }
   return nullptr;
 }
@@ -412,19 +425,29 @@ Result<const Format*> detail::format_in(const Source& source, [[maybe_unused]] b
   std::byte head[1024];
   const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof head));
   STELE_TRY(source.read_at(0, {head, size}));
-  const auto folder = source.is_folder() ? source.bundle() : nullptr;
+  const auto bundle = source.is_folder() ? source.bundle() : nullptr;
+  std::optional<Error> failure;  // counts if no format recognizes the rest
+  std::optional<AskedFolder> folder;
+  if (bundle != nullptr) {
+    folder.emplace(*bundle, source.file() != nullptr);
+    const auto listed = source.file() == nullptr ? folder->names() : std::vector<std::string>();
+    // A server may list nothing, and a folder may have too many files for a list.
+    if (!listed && listed.error().code() != Errc::unsupported && listed.error().code() != Errc::limit) {
+      return listed.error();
+    }
+  }
   const std::string_view text(reinterpret_cast<const char*>(head), size);
   const Format* found = nullptr;
   for (const Foreign& other : foreign) {
     if (other.certain(text)) return not_read(source, other.what, other.code);
   }
-  if (folder == nullptr) {
-    if (const Format* const model = format_of_weights(source, text)) return model;
+  if (!folder) {
+    if (const Format* const model = format_of_weights(source, text, failure)) return model;
   }
   const Format* second = nullptr;
   find_member([&](const Member& member) {
     const Format& f = *member.format;
-    const bool fits = folder != nullptr ? f.recognises_folder(*folder) : f.recognises({head, size}, source.size());
+    const bool fits = folder ? f.recognises_folder(*folder) : f.recognises({head, size}, source.size());
     if (fits) (found == nullptr ? found : second) = &f;
     return second != nullptr;
   });
@@ -434,14 +457,18 @@ Result<const Format*> detail::format_in(const Source& source, [[maybe_unused]] b
         .found(std::string(found->name()) + " and " + std::string(second->name()));
   }
 #ifdef STELE_ZIP
-  if (const auto entry = detail::zip::first_name({head, size}); entry && is_skops(source, entry->name)) {
-    return not_read(source, sklearn_model);
+  if (const auto entry = detail::zip::first_name({head, size})) {
+    STELE_TRY_ASSIGN(const bool skops, is_skops(source, entry->name));
+    if (skops) return not_read(source, sklearn_model);
   }
   const Format* const npz = find_format("npz");
   if (npz != nullptr && (found == nullptr || found->name() == "archive") && !source.is_folder()) {
     const auto first = detail::zip::first_name({head, size});
     const bool undecided = first ? !detail::is_archive_zip_entry(first->name) : text.starts_with("PK\3\4");
-    if (undecided && is_npz_by_directory(source)) return npz;
+    if (undecided) {
+      STELE_TRY_ASSIGN(const bool arrays, is_npz_by_directory(source));
+      if (arrays) return npz;
+    }
   }
   if (found == nullptr || found->name() == "archive") {
     const auto first = detail::zip::first_name({head, size});
@@ -453,11 +480,13 @@ Result<const Format*> detail::format_in(const Source& source, [[maybe_unused]] b
   }
 #endif
   if (found != nullptr) return found;
-  if (folder != nullptr) {
+  if (folder) {
+    if (folder->failure()) return *folder->failure();
     Error error = Error(Errc::bad_magic, "the folder has no known format").file(source.name());
     if (!has_models(*folder)) return error;
     return std::move(error).found("files of models, without an index").hint("join them with stele::merge");
   }
+  if (failure) return *std::move(failure);
   const auto named = format_of_path(source.name());
   // Only Paddle's format writes an empty file for a model without tensors.
   if (size == 0 && !(named && (*named)->name() == "paddle"))

@@ -11,6 +11,7 @@
 #include "base/extension.hpp"
 #include "base/limits.hpp"
 #include "base/meter.hpp"
+#include "base/of_machine.hpp"
 #include "encodings/gzip/entry.hpp"
 #include "encodings/zip/zip.hpp"
 #include "io/os/os.hpp"
@@ -60,6 +61,7 @@ Result<std::vector<Found>> models_of(const zip::Directory& directory) {
     if (!detail::has_extension(entry.name, ".bin") && !format_of_path(entry.name)) continue;
     STELE_TRY_ASSIGN(SourcePtr source, directory.open(entry));
     const auto format = format_in(*source, false);
+    if (!format && is_of_machine(format.error())) return format.error();
     if (format) all.push_back({std::string(entry.name), std::move(source), *format});
   }
   return all;
@@ -117,9 +119,6 @@ class ModelZipFormat final : public Format {
 
 Result<const Format*> model_zip_format(const Source& source) {
   static const ModelZipFormat format;
-  const auto is_of_machine = [](const Error& error) {
-    return error.code() == Errc::io || error.code() == Errc::out_of_memory;
-  };
   const SourcePtr borrowed(SourcePtr(), &source);
   const auto directory = directory_of(borrowed);
   if (!directory && is_of_machine(directory.error())) return directory.error();

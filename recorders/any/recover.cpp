@@ -8,6 +8,7 @@
 
 #include "base/hash.hpp"
 #include "base/limits.hpp"
+#include "base/of_machine.hpp"
 #include "io/continued.hpp"
 #include "io/files.hpp"
 #include "snapshot/data.hpp"
@@ -202,6 +203,7 @@ Result<Snapshot> recover_shards(const SourcePtr& index, const LoadOptions& optio
 
 Result<Recovered> recover_file(const SourcePtr& source, const LoadOptions& options, bool may_be_index) {
   const auto found = format_of_content(*source);
+  if (!found && detail::is_of_machine(found.error())) return found.error();
   const auto format = found ? found : format_of_path(source->name());
   if (!format) return found.error();
   return recover_as(**format, source, options, may_be_index);

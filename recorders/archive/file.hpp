@@ -76,6 +76,8 @@ class File : public std::enable_shared_from_this<File> {
   /// Returns a part that names the entries in the tag's folder that this library does not know, if there are any.
   /// `around`: also those in folders of no tag.
   Parts other_entries(std::string_view tag, bool around) const;
+  /// Returns true for an entry that this part names.
+  bool is_other(std::string_view tag, std::string_view entry, bool around) const;
   /// Opens a tag's parameters. `left_out`: the parts to list in the snapshot, in addition to lines of a later version.
   Result<Snapshot> parameters(std::string_view tag, Parts left_out);
   Result<Checkpoint> checkpoint(std::string_view tag, Parts left_out);

@@ -11,6 +11,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/skipped.hpp"
+#include "snapshot/unread.hpp"
 #include "stele/recorders/archive.hpp"
 
 namespace stele::inline v0 {
@@ -80,20 +81,20 @@ File::Parts File::older_tags() const {
 File::Parts File::other_entries(std::string_view tag, bool around) const {
   Parts parts;
   Skipped other;
-  const std::string own = entry_name(tag, "");
   for (const zip::Entry& e : directory_->entries()) {
-    if (e.name.ends_with('/') || e.name == "tags.txt") continue;
-    if (e.name.starts_with(own)) {
-      const std::string_view rest = e.name.substr(own.size());
-      const bool known = std::find(std::begin(tag_entries), std::end(tag_entries), rest) != std::end(tag_entries) ||
-                         rest.starts_with("params/") || rest.starts_with("updater/");
-      if (!known) other.add(e.name);
-    } else if (around && !folders_.contains(folded(e.name.substr(0, e.name.find('/'))))) {
-      other.add(e.name);
-    }
+    if (is_other(tag, e.name, around)) other.add(e.name);
   }
   other.leave_out(parts, other_entries_part);
   return parts;
+}
+
+bool File::is_other(std::string_view tag, std::string_view entry, bool around) const {
+  if (entry.ends_with('/') || entry == "tags.txt") return false;
+  const std::string own = entry_name(tag, "");
+  if (!entry.starts_with(own)) return around && !folders_.contains(folded(entry.substr(0, entry.find('/'))));
+  const std::string_view rest = entry.substr(own.size());
+  return std::find(std::begin(tag_entries), std::end(tag_entries), rest) == std::end(tag_entries) &&
+         !rest.starts_with("params/") && !rest.starts_with("updater/");
 }
 
 Result<Snapshot> File::parameters(std::string_view tag, Parts left_out) {
@@ -123,7 +124,11 @@ Result<Snapshot> File::parameters(std::string_view tag, Parts left_out) {
   }
   if (any_later(lines)) left_out.emplace_back("parameters of kinds that a later version wrote");
   for (const std::string& part : left_out) arrays.leave_out(part);
-  return arrays.finish(shared_from_this());
+  STELE_TRY_ASSIGN(Snapshot found, arrays.finish(shared_from_this()));
+  if (found.leaf_count() != 0) return found;
+  std::vector<std::string> names;
+  for (const zip::Entry& e : directory_->entries()) names.emplace_back(e.name);
+  return with_unread(std::move(found), names, [&](std::string_view name) { return !is_other(tag, name, true); });
 }
 
 Result<Checkpoint> File::checkpoint(std::string_view tag, Parts left_out) {
@@ -271,7 +276,9 @@ Result<Snapshot> ArchiveFormat::open(SourcePtr source, const OpenContext& contex
 Result<Report> ArchiveFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
                                      const OpenContext& context) const {
   STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(source, context.options().limits));
-  STELE_TRY(file->find_tag(options_.tag));
+  STELE_TRY_ASSIGN(const std::string tag, file->find_tag(options_.tag));
+  STELE_TRY_ASSIGN(const Snapshot parameters, file->parameters(tag, {}));
+  STELE_TRY(detail::check_found(parameters));
   detail::Meter meter(context.options().progress, source->size());
   STELE_TRY(file->check_tags(context.options(), meter));
   STELE_TRY_ASSIGN(const Report report, file->directory().check(meter, [&](const detail::zip::Entry& entry) {

@@ -10,6 +10,7 @@
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/tensor_index.hpp"
+#include "snapshot/unread.hpp"
 #include "stele/value.hpp"
 
 namespace stele::inline v0 {
@@ -63,7 +64,8 @@ Result<Snapshot> CoremlFormat::open(SourcePtr source, const OpenContext& context
     if (beneath != nullptr) folder = std::move(beneath);
   }
   std::string prefix;
-  if (source->is_folder()) {
+  const bool package = source->is_folder();
+  if (package) {
     STELE_TRY_ASSIGN(const std::string path, model_path(*folder));
     STELE_TRY_ASSIGN(source, folder->open(path));
     prefix = path.substr(0, path.rfind('/') + 1);
@@ -87,7 +89,11 @@ Result<Snapshot> CoremlFormat::open(SourcePtr source, const OpenContext& context
   for (const SourcePtr& file : tensors.owned.sources) held = detail::add_scaled(held, file->size(), 1);
   builder.set_capacity(std::max<std::uint64_t>(held, 1));
   builder.keep(std::make_shared<Owned>(std::move(tensors.owned)));
-  STELE_TRY_ASSIGN(const Snapshot all, detail::in_host_order(builder.finish()));
+  STELE_TRY_ASSIGN(Snapshot all, detail::in_host_order(builder.finish()));
+  if (package) {
+    STELE_TRY_ASSIGN(all, detail::with_unread(std::move(all), *folder,
+                                              [](std::string_view name) { return name.ends_with(".mlmodel"); }));
+  }
   return detail::composites::joined(all, tensors.scaled);
 }
 

@@ -21,6 +21,7 @@
 #include "snapshot/properties.hpp"
 #include "snapshot/skipped.hpp"
 #include "snapshot/tensor_index.hpp"
+#include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/recorders/keras.hpp"
 
@@ -65,6 +66,7 @@ class Reader {
         builder_.keep(std::move(inside));
       } else {
         skipped_entries_.add(entry.name);
+        if (others_.size() < max_others) others_.emplace_back(entry.name);
       }
     }
     if (!weights) {
@@ -163,7 +165,7 @@ class Reader {
     skipped_entries_.leave_out(builder_.data(), "files of the model");
     if (in_order_) builder_.set_in_order();
     builder_.keep(source_);
-    Snapshot snapshot = builder_.finish();
+    Snapshot snapshot = with_unread(builder_.finish(), others_);
     const bool any = std::find(swapped_.begin(), swapped_.end(), true) != swapped_.end();
     if (any) snapshot = with_bytes_swapped(snapshot, &swapped_);
     std::erase_if(properties_,
@@ -189,6 +191,8 @@ class Reader {
   std::unordered_map<std::uint64_t, std::uint32_t> nodes_;  // of datasets, by the addresses of their headers
   std::vector<bool> swapped_;                               // by leaf
   Skipped skipped_attributes_, skipped_entries_;
+  static constexpr std::size_t max_others = 64;  // bounds the memory: a message has fewer
+  std::vector<std::string> others_;              // names of other entries
 };
 
 }  // namespace

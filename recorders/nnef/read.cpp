@@ -12,6 +12,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/unread.hpp"
 #include "stele/bundle.hpp"
 #include "stele/layout.hpp"
 #include "stele/recorders/nnef.hpp"
@@ -60,7 +61,7 @@ class NnefReader {
         }
       }
     }
-    return builder_.finish();
+    return detail::with_unread(builder_.finish(), *bundle_, [&](std::string_view file) { return has(file); });
   }
 
   /// Returns true if the model that run() read has a file of this name.

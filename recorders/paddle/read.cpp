@@ -10,6 +10,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
+#include "snapshot/unread.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/paddle.hpp"
@@ -260,7 +261,11 @@ class PaddleReader {
 }  // namespace
 
 Result<Snapshot> PaddleFormat::open(SourcePtr source, const OpenContext& context) const {
-  return detail::in_host_order(PaddleReader(options_, std::move(source), context).run());
+  const std::shared_ptr<const Bundle> folder = source->is_folder() ? source->bundle() : nullptr;
+  STELE_TRY_ASSIGN(Snapshot all, detail::in_host_order(PaddleReader(options_, std::move(source), context).run()));
+  if (folder == nullptr) return all;
+  return detail::with_unread(std::move(all), *folder,
+                             [](std::string_view name) { return name.starts_with("__model__"); });
 }
 
 }  // namespace stele::inline v0

@@ -17,6 +17,7 @@
 #include "snapshot/fill.hpp"
 #include "snapshot/items.hpp"
 #include "snapshot/shard_set.hpp"
+#include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/expansion.hpp"
@@ -124,6 +125,27 @@ Result<Snapshot> open_folder(const SourcePtr& folder, const OpenContext& context
   return open_file(index, options, limits, memory, Kinds::all);
 }
 
+/// Names the records of a file without tensors that are not read.
+Result<Snapshot> with_unread_records(Snapshot built, const SourcePtr& source, const File& file,
+                                     const PytorchOptions& options) {
+  if (built.leaf_count() != 0 || !options.part.empty()) return built;
+  std::byte buffer[4]{};
+  STELE_TRY_ASSIGN(const auto head, head_of(*source, buffer));
+  if (!is_zip(head)) return built;
+  STELE_TRY_ASSIGN(const auto directory, zip::Directory::open(source, UINT64_MAX));
+  STELE_TRY_ASSIGN(const std::string_view root, root_of(*directory));
+  constexpr std::size_t max_names = 64;  // a message has fewer
+  constexpr std::string_view known[] = {"data.pkl", "constants.pkl", "version", "byteorder"};
+  std::vector<std::string> names;
+  for (const zip::Entry& entry : directory->entries()) {
+    const std::string_view name = entry.name.substr(root.size() + 1);
+    const bool described = std::find(std::begin(known), std::end(known), name) != std::end(known) ||
+                           name.starts_with("code/") || name.starts_with("extra/") || name.starts_with('.');
+    if (!described && !file.storages->has(entry) && names.size() < max_names) names.emplace_back(name);
+  }
+  return with_unread(std::move(built), names);
+}
+
 }  // namespace
 
 Result<Snapshot> open_file(const SourcePtr& source, const PytorchOptions& options, const Limits& limits,
@@ -134,7 +156,8 @@ Result<Snapshot> open_file(const SourcePtr& source, const PytorchOptions& option
         if (auto* snapshot = std::get_if<Snapshot>(&opened)) return part_of(*snapshot, options.part);
         File& file = std::get<File>(opened);
         STELE_TRY_ASSIGN(const pickle::Ref part, find_part(file.objects, options.part));
-        return build(file, part, memory);
+        STELE_TRY_ASSIGN(Snapshot built, build(file, part, memory));
+        return with_unread_records(std::move(built), source, file, options);
       }(),
       source->name());
 }
@@ -180,9 +203,11 @@ Result<Report> PytorchFormat::verify(SourcePtr source, const OpenContext& contex
     const auto parts = [&]() -> Result<Snapshot> {
       if (file == nullptr) return std::get<Snapshot>(opened);
       STELE_TRY_ASSIGN(const detail::pickle::Ref part, py::find_part(file->objects, options_.part));
-      return py::build(*file, part, memory);
+      STELE_TRY_ASSIGN(Snapshot built, py::build(*file, part, memory));
+      return py::with_unread_records(std::move(built), source, *file, options_);
     }();
     STELE_TRY_ASSIGN(const Snapshot snapshot, detail::in_host_order(detail::in_file(parts, source->name())));
+    STELE_TRY(detail::check_found(snapshot));
     detail::Meter meter(options.progress, source->size());
     // Reads the storages of expanded tensors once each, as entries of the zip file: reading the tensors would take too
     // long.

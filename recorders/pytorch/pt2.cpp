@@ -1,5 +1,6 @@
 // Reads exported programs (.pt2): the weights and constants that their JSON lists describe (torch/export/pt2_archive
-// and torch/_export/serde/schema.py of PyTorch 2.15). Graphs are not read.
+// and torch/_export/serde/schema.py of PyTorch 2.15), also those of libraries that AOTInductor compiled. Graphs and
+// libraries are not read.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -7,11 +8,14 @@
 #include <utility>
 
 #include "encodings/pytorch/objects.hpp"
+#include "encodings/pytorch/tensors.hpp"
 #include "encodings/pytorch/zip.hpp"
 #include "json/json.hpp"
 #include "node_names.hpp"
 #include "open.hpp"
 #include "snapshot/adopt.hpp"
+#include "snapshot/unread.hpp"
+#include "snapshot/unreadable.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {
@@ -81,6 +85,7 @@ class ProgramReader {
       STELE_TRY(read_list(place.substr(0, split), programs > 1 ? place.substr(split + 1) + '.' : "", *entry));
     }
     if (lists.empty()) STELE_TRY(read_older());
+    STELE_TRY(read_compiled());
     return finish();
   }
 
@@ -89,7 +94,7 @@ class ProgramReader {
     return Error(Errc::malformed, what).file(directory_->source()->name() + ": " + std::string(entry.name));
   }
 
-  Status read_list(const std::string& folder, const std::string& prefix, const zip::Entry& entry) {
+  Result<Value> read_json(const zip::Entry& entry) {
     memory_.admit(entry.compressed, index_rate::index);
     if (!memory_.take(entry.size)) return index_error("the list of weights needs too much memory");
     STELE_TRY_ASSIGN(const Bytes bytes, read_record(*directory_, entry, entry.size, !options_.ignore_checksums));
@@ -98,6 +103,11 @@ class ProgramReader {
     if (!json::read_value(in, list, static_cast<std::size_t>(memory_.left())) || !in.finish()) {
       return in.error().file(directory_->source()->name() + ": " + std::string(entry.name));
     }
+    return list;
+  }
+
+  Status read_list(const std::string& folder, const std::string& prefix, const zip::Entry& entry) {
+    STELE_TRY_ASSIGN(const Value list, read_json(entry));
     const Value* config = list.find("config");
     if (config == nullptr || config->as_map() == nullptr) return bad(entry, "the list of weights has no config");
     for (const auto& [name, weight] : *config->as_map()) {
@@ -157,8 +167,13 @@ class ProgramReader {
     view.shape = Shape(std::span<const Extent>(extents));
     view.offset = static_cast<std::uint64_t>(*first);
     STELE_TRY_ASSIGN(view.storage, storages_->storage(*entry));
+    return add_view(name, view);
+  }
+
+  Status add_view(const std::string& name, const View& view) {
     STELE_TRY(check_view(view));
     STELE_TRY_ASSIGN(const std::string_view kept, keep_name(name));
+    const std::vector<std::uint64_t> extents(view.shape.begin(), view.shape.end());
     const bool empty = leaf_bytes(view) == 0;
     const auto same = std::tuple(view.storage, view.type, view.offset, extents, view.strides);
     if (const auto known = known_.find(same); !empty && known != known_.end()) {
@@ -206,6 +221,84 @@ class ProgramReader {
     });
   }
 
+  /// Reads the weights that AOTInductor stores beside a library ("pickle_weights"): each of the files that
+  /// data/aotinductor/MODEL/weights_config.json names is a tensor of torch.save. {NAME: [FILE, sizes, strides,
+  /// offset]}.
+  Status read_compiled() {
+    const std::string begin = std::string(root_) + "/data/aotinductor/", end = "/weights_config.json";
+    std::vector<const zip::Entry*> lists;
+    for (const zip::Entry& entry : directory_->entries()) {
+      if (entry.name.starts_with(begin) && entry.name.ends_with(end)) lists.push_back(&entry);
+    }
+    for (const zip::Entry* const entry : lists) {
+      const std::size_t size = entry->name.size() - std::min(entry->name.size(), begin.size() + end.size());
+      const std::string model(entry->name.substr(begin.size(), size));
+      STELE_TRY_ASSIGN(const Value list, read_json(*entry));
+      if (list.as_map() == nullptr) return bad(*entry, "the list of weights is not an object");
+      for (const auto& [name, weight] : *list.as_map()) {
+        const std::string full = lists.size() > 1 ? model + '.' + name : name;
+        auto added = add_compiled(full, weight, *entry);
+        if (!added) return std::move(added).error().path(full);
+      }
+    }
+    return {};
+  }
+
+  /// Reads a list of numbers that are not negative.
+  static bool read_plain(const Value& list, std::vector<std::uint64_t>& out) {
+    if (list.as_list() == nullptr) return false;
+    return std::all_of(list.as_list()->begin(), list.as_list()->end(), [&](const Value& item) {
+      const std::int64_t* const number = item.as_i64();
+      if (number != nullptr && *number >= 0) out.push_back(static_cast<std::uint64_t>(*number));
+      return number != nullptr && *number >= 0;
+    });
+  }
+
+  Status add_compiled(const std::string& name, const Value& weight, const zip::Entry& list) {
+    const Value::List* const parts = weight.as_list();
+    std::vector<std::uint64_t> extents, strides;
+    if (parts == nullptr || parts->size() != 4 || (*parts)[0].as_string() == nullptr ||
+        !read_plain((*parts)[1], extents) || !read_plain((*parts)[2], strides) || (*parts)[3].as_i64() == nullptr ||
+        *(*parts)[3].as_i64() < 0) {
+      return bad(list, "a weight is not a file, sizes, strides and an offset");
+    }
+    const std::string& file = *(*parts)[0].as_string();
+    const zip::Entry* const entry = directory_->find(std::string(root_) + "/data/weights/" + file);
+    if (entry == nullptr) return bad(list, "the file has no record of a weight").found(file);
+    STELE_TRY_ASSIGN(View view, saved_tensor(*entry));
+    view.shape = Shape(std::span<const Extent>(extents));
+    view.strides = std::move(strides);
+    view.offset = static_cast<std::uint64_t>(*(*parts)[3].as_i64());
+    if (const Status inside = check_view(view); !inside) return add_unread(name, inside.error());
+    return add_view(name, view);
+  }
+
+  /// Adds a weight that is not in its file: PyTorch 2.15 writes parts of a storage that no weight has whole so.
+  Status add_unread(const std::string& name, const Error& error) {
+    STELE_TRY_ASSIGN(const std::string_view kept, keep_name(name));
+    if (!memory_.take(unreadable_memory)) return index_error("the list of weights needs too much memory");
+    return names_.add(to_, kept, memory_, 0, {},
+                      [&](std::string_view node) { add_unreadable(to_, node, error.message()); });
+  }
+
+  /// Returns the tensor of a file of torch.save, which is opened once.
+  Result<View> saved_tensor(const zip::Entry& entry) {
+    if (const auto known = saved_.find(&entry); known != saved_.end()) return known->second;
+    STELE_TRY_ASSIGN(const SourcePtr source, directory_->open(entry));
+    memory_.admit(entry.compressed, index_rate::token);
+    STELE_TRY_ASSIGN(const auto inside, Directory::open(source, memory_.left()));
+    STELE_TRY_ASSIGN(const std::string_view root, root_of(*inside));
+    STELE_TRY_ASSIGN(File file, open_zip(inside, root, !options_.ignore_checksums, memory_));
+    Tensors tensors(file, memory_);
+    const pickle::Ref object = file.objects.root();
+    if (tensors.form(object) != Tensors::Form::dense) return bad(entry, "a weight is not one tensor");
+    STELE_TRY_ASSIGN(Dense dense, tensors.dense(object));
+    inner_bytes_ = checked_add(inner_bytes_, file.storages->bytes()).value_or(UINT64_MAX);
+    to_.keep(std::move(file.storages));
+    saved_.emplace(&entry, dense.view);
+    return std::move(dense.view);
+  }
+
   /// Reads the weights and constants of the first versions: one file of torch.save for each program's weights, and one
   /// for its constants.
   Status read_older() {
@@ -247,13 +340,37 @@ class ProgramReader {
 
   Result<Snapshot> finish() {
     STELE_TRY(names_.sort(to_, memory_));
-    to_.set_capacity(std::max<std::uint64_t>(storages_->bytes(), directory_->source()->size()));
+    const std::uint64_t stored = checked_add(storages_->bytes(), inner_bytes_).value_or(UINT64_MAX);
+    to_.set_capacity(std::max<std::uint64_t>(stored, directory_->source()->size()));
     to_.data().left_out.emplace_back(program_part);
     values_.leave_out(to_.data(), "values and metadata of the weights");
     extra_files(*directory_, root_).leave_out(to_.data(), "extra files");
+    unread().leave_out(to_.data(), unread_part);
     if (storages_->in_order()) to_.set_in_order();
     to_.keep(storages_);
     return to_.finish();
+  }
+
+  /// Returns the names of members that may have weights: libraries, their blobs, objects of custom classes, and what
+  /// later versions add. The names of compiled code alone come last.
+  Skipped unread() const {
+    const auto is_known = [&](std::string_view name) {
+      constexpr std::string_view parts[] = {"archive_format", "archive_version", "version", "byteorder"};
+      constexpr std::string_view folders[] = {"models/", "data/sample_inputs/", "extra/", ".data/"};
+      const auto begins = [&](std::string_view folder) { return name.starts_with(folder); };
+      return std::find(std::begin(parts), std::end(parts), name) != std::end(parts) ||
+             std::any_of(std::begin(folders), std::end(folders), begins) || name.ends_with(".json");
+    };
+    Skipped names;
+    for (const bool code : {false, true}) {
+      for (const zip::Entry& entry : directory_->entries()) {
+        const std::string_view name = entry.name.substr(std::min(entry.name.size(), root_.size() + 1));
+        const bool is_code = name.ends_with(".cpp") || name.ends_with(".h") || name.ends_with(".txt");
+        const bool read = storages_->has(entry) || saved_.contains(&entry) || opened_.contains(&entry);
+        if (is_code == code && !read && !name.ends_with('/') && !is_known(name)) names.add(name);
+      }
+    }
+    return names;
   }
 
   std::shared_ptr<const Directory> directory_;
@@ -264,6 +381,8 @@ class ProgramReader {
   std::shared_ptr<ZipStorages> storages_;
   SnapshotBuilder to_;
   std::map<const zip::Entry*, Snapshot> opened_;
+  std::map<const zip::Entry*, View> saved_;  // tensors in files of torch.save
+  std::uint64_t inner_bytes_ = 0;            // of their storages
   Skipped values_;
   std::map<std::tuple<const Storage*, const TorchType*, std::uint64_t, std::vector<std::uint64_t>,
                       std::vector<std::uint64_t>>,

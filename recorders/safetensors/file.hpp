@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/parallel.hpp"
@@ -20,6 +21,18 @@ namespace stele::inline v0::detail::safetensors {
 /// not commit the sink.
 Status write(const Snapshot& snapshot, std::span<const TensorEntry> tensors, std::span<const std::uint32_t> leaves,
              const std::map<std::string, std::string>& metadata, const Workers& workers, Sink& sink);
+
+/// Opens one file, without the ties that its metadata name. Errors: those of Format::open.
+Result<Snapshot> open_file(SourcePtr source, const OpenContext& context);
+
+/// Returns the snapshot of a whole model with an alias for each pair {removed name: kept name} of its metadata, which
+/// it keeps.
+Snapshot with_named_ties(const Snapshot& file);
+/// Returns the text of the key `stele` of a file with tensors of these names: empty if the names and the metadata show
+/// all. A file with the key has its ties there, so that no other pair of its metadata is taken for one. Errors: those
+/// of flat_extras().
+Result<std::string> extras_of(const Snapshot& snapshot, const std::map<std::string, std::string>& metadata,
+                              std::vector<std::string_view> names);
 
 /// Writes `stem`.safetensors, or several files and their index if the tensors have more than `shard_bytes`.
 Status write_files(const Snapshot& snapshot, Bundle& folder, const std::string& stem, std::uint64_t shard_bytes,

@@ -84,7 +84,7 @@ class BoxesReader {
   }
 
   Status add_file(const SourcePtr& source) {
-    STELE_TRY_ASSIGN(const Snapshot file, SafetensorsFormat().open(source, context_));
+    STELE_TRY_ASSIGN(const Snapshot file, open_file(source, context_));
     memory_.admit(source->size(), index_rate::file);
     if (file.nodes().size() != file.leaf_count() + 1) {
       return Error(Errc::unsupported, "a file of a set has the metadata key stele, which belongs in an index");

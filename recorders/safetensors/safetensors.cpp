@@ -35,6 +35,11 @@ bool SafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_
 }
 
 Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {
+  STELE_TRY_ASSIGN(const Snapshot file, detail::safetensors::open_file(std::move(source), context));
+  return detail::safetensors::with_named_ties(file);
+}
+
+Result<Snapshot> detail::safetensors::open_file(SourcePtr source, const OpenContext& context) {
   detail::IndexBudget memory(context.options().limits, source->size());
   SnapshotBuilder builder;
   builder.set_flat();
@@ -75,7 +80,9 @@ Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const Save
   std::vector<std::uint32_t> leaves(snapshot.leaf_count());
   std::iota(leaves.begin(), leaves.end(), std::uint32_t{0});
   std::map<std::string, std::string> metadata = snapshot.metadata();
-  STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
+  std::vector<std::string_view> names;
+  for (const detail::TensorEntry& tensor : tensors) names.push_back(tensor.name);
+  STELE_TRY_ASSIGN(std::string extras, detail::safetensors::extras_of(snapshot, metadata, std::move(names)));
   STELE_TRY(detail::add_flat_key(metadata, std::move(extras)));
   return detail::safetensors::write(snapshot, tensors, leaves, metadata, detail::workers_of(options), sink);
 }

@@ -13,6 +13,7 @@
 #include "snapshot/paths.hpp"
 #include "snapshot/shard_index.hpp"
 #include "snapshot/shard_set.hpp"
+#include "snapshot/unread.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
 
@@ -52,8 +53,10 @@ Result<std::string> index_of(const Snapshot& snapshot, std::uint64_t total,
   out.begin_object();
   out.key("metadata");
   out.begin_object();
-  STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
   std::map<std::string, std::string> metadata = snapshot.metadata();
+  std::vector<std::string_view> names;
+  for (const auto& [name, file] : weight_map) names.push_back(name);
+  STELE_TRY_ASSIGN(std::string extras, detail::safetensors::extras_of(snapshot, metadata, std::move(names)));
   STELE_TRY(detail::add_flat_key(metadata, std::move(extras)));
   for (const auto& [key, value] : metadata) {
     out.key(key);
@@ -155,7 +158,7 @@ Status ShardedSafetensorsFormat::may_replace(const Bundle& folder) const {
     const OpenContext context(default_load_options(), {});
     STELE_TRY(detail::open_shard_set(*std::move(index), context.options().limits, [&](const SourcePtr& shard) {
       known.insert(shard->name().substr(shard->name().rfind('/') + 1));
-      return SafetensorsFormat().open(shard, context);
+      return detail::safetensors::open_file(shard, context);
     }));
   }
   known.insert(std::move(index_name));
@@ -176,16 +179,27 @@ bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::
 }
 
 Result<Snapshot> ShardedSafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {
-  const auto open_shard = [&](const SourcePtr& shard) { return SafetensorsFormat().open(shard, context); };
+  const auto open_shard = [&](const SourcePtr& shard) { return detail::safetensors::open_file(shard, context); };
+  std::shared_ptr<const Bundle> folder;
   if (source->is_folder()) {
     STELE_TRY_ASSIGN(const bool boxes, source->bundle()->contains(detail::shards::shard_index_name));
     if (boxes) return detail::shards::open_shards(*source, context.options().limits, open_shard);
     std::vector<std::string> files;
     STELE_TRY_ASSIGN(SourcePtr index, detail::safetensors::find_index(*source, files));
-    if (index == nullptr) return detail::safetensors::open_files(*source, std::move(files), context);
+    if (index == nullptr) {
+      STELE_TRY_ASSIGN(Snapshot all, detail::safetensors::open_files(*source, files, context));
+      return detail::with_unread(std::move(all), *source->bundle(), [&](std::string_view name) {
+        return std::find(files.begin(), files.end(), name) != files.end();
+      });
+    }
+    folder = source->bundle();
     source = std::move(index);
   }
-  STELE_TRY_ASSIGN(const Snapshot set, detail::open_shard_set(std::move(source), context.options().limits, open_shard));
+  STELE_TRY_ASSIGN(Snapshot set, detail::open_shard_set(std::move(source), context.options().limits, open_shard));
+  set = detail::safetensors::with_named_ties(set);
+  if (folder != nullptr) {
+    STELE_TRY_ASSIGN(set, detail::with_unread(std::move(set), *folder));
+  }
   // They describe the boxes of these files.
   const std::string boxes(detail::shards::sharding_key), version(detail::shards::version_key);
   if (!set.metadata().contains(boxes)) return set;

@@ -1,5 +1,8 @@
 // Reads an open SameDiff model: parameters, graph, training configuration, optimizer state.
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/meter.hpp"
 #include "container.hpp"
@@ -7,6 +10,7 @@
 #include "model.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
+#include "snapshot/unread.hpp"
 #include "stele/recorders/samediff.hpp"
 
 namespace stele::inline v0 {
@@ -235,17 +239,33 @@ Result<Checkpoint> Model::checkpoint(bool all) {
 
 }  // namespace detail::samediff
 
+namespace {
+
+/// Names the entries of a zip file without variables that are not its model.
+Snapshot with_unread_entries(Snapshot parameters, const detail::samediff::Model& model) {
+  const detail::zip::Directory* const directory = model.directory();
+  if (directory == nullptr || parameters.leaf_count() != 0) return parameters;
+  std::vector<std::string> names;
+  for (const detail::zip::Entry& entry : directory->entries()) names.emplace_back(entry.name);
+  return detail::with_unread(std::move(parameters), names, [](std::string_view name) {
+    return name == "model" || name.starts_with("model.shard") || name.ends_with(".sdnb");
+  });
+}
+
+}  // namespace
+
 Result<Snapshot> SameDiffFormat::open(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
                                       const OpenContext& context) const {
   STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source, context.options().limits));
   STELE_TRY_ASSIGN(Checkpoint checkpoint, model->checkpoint(false));
-  return std::move(checkpoint.parameters);
+  return with_unread_entries(std::move(checkpoint.parameters), *model);
 }
 
 Result<Report> SameDiffFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
                                       const OpenContext& context) const {
   STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source, context.options().limits));
   STELE_TRY_ASSIGN(const Checkpoint checkpoint, model->checkpoint(true));
+  STELE_TRY(detail::check_found(with_unread_entries(checkpoint.parameters, *model)));
   detail::Meter meter(context.options().progress,
                       checkpoint.parameters.byte_size() + detail::optimizer_bytes(checkpoint));
   STELE_TRY(detail::check_leaves(checkpoint.parameters, context.options(), meter));
@@ -262,7 +282,9 @@ Result<Checkpoint> SameDiffFormat::open_checkpoint(
     SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
     const OpenContext& context) const {
   STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source, context.options().limits));
-  return model->checkpoint(true);
+  STELE_TRY_ASSIGN(Checkpoint all, model->checkpoint(true));
+  all.parameters = with_unread_entries(std::move(all.parameters), *model);
+  return all;
 }
 
 Result<Checkpoint> open_samediff(const Input& from, const LoadOptions& options) {

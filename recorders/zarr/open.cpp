@@ -16,6 +16,7 @@
 #include "snapshot/flat.hpp"
 #include "snapshot/skipped.hpp"
 #include "snapshot/tensor_index.hpp"
+#include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/layout.hpp"
@@ -187,7 +188,9 @@ Result<Snapshot> ZarrFormat::open(SourcePtr source, const OpenContext& context) 
   }
   detail::IndexBudget memory(context.options().limits, 0);
   STELE_TRY_ASSIGN(auto store, detail::zarr::open_folder_store(folder, "", source->name(), memory));
-  return detail::zarr::Reader(std::move(store), memory, context).run();
+  STELE_TRY_ASSIGN(Snapshot found, detail::zarr::Reader(std::move(store), memory, context).run());
+  if (!source->is_folder()) return found;
+  return detail::with_unread(std::move(found), *folder);
 }
 
 }  // namespace stele::inline v0

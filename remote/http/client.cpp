@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "base/hash.hpp"
 #include "remote/environment.hpp"
 
 namespace stele::inline v0::remote {
@@ -75,6 +76,8 @@ std::string range_text(const ByteRange& range) {
   return std::to_string(range.offset) + "-" + std::to_string(range.offset + range.size - 1);
 }
 
+Error was_cancelled(const Url& url) { return Error(Errc::cancelled, "the request was cancelled").file(url.shown()); }
+
 std::string asked_text(const Request& request) {
   return request.method + (request.range ? " of bytes " + range_text(*request.range) : std::string());
 }
@@ -103,17 +106,37 @@ std::string xml_text(std::string_view xml, std::string_view name) {
     if (entity != std::end(entities)) {
       out += entity->second;
       text.remove_prefix(entity->first.size());
-    } else if (text.starts_with("&#") && text.find(';') < 12) {  // of one byte: S3 writes control characters so
+    } else if (const std::size_t end_of_code = text.substr(0, 12).find(';');
+               text.starts_with("&#") && end_of_code != text.npos) {  // of one byte: S3 writes control characters so
       const bool hex = text[2] == 'x';
       const auto code = std::strtoul(std::string(text.substr(hex ? 3 : 2, 8)).c_str(), nullptr, hex ? 16 : 10);
       out += code < 128 ? static_cast<char>(code) : '?';
-      text.remove_prefix(text.find(';') + 1);
+      text.remove_prefix(end_of_code + 1);
     } else {
       out += text.front();
       text.remove_prefix(1);
     }
   }
   return out;
+}
+
+Status Pages::next(std::string_view token, std::size_t entries, std::size_t bytes, const std::string& shown) {
+  bytes_ += bytes;
+  empty_ = entries == entries_ ? empty_ + 1 : 0;
+  entries_ = entries;
+  const auto error = [&](Errc code, const char* what) { return Error(code, what).file(shown); };
+  if (entries > max_entries) return error(Errc::limit, "the folder has too many files").expected("at most 1000000");
+  if (token.empty()) return {};
+  if (bytes_ > max_bytes) return error(Errc::limit, "the server's list is too long").expected("at most 1 GiB");
+  const bool again = !tokens_.insert(v0::detail::hash64(token.data(), token.size())).second;
+  if (again || empty_ >= max_empty) {
+    return error(Errc::io, "the server's list does not end")
+        .found(again ? "a page for the second time" : "1000 pages without a file");
+  }
+  if (tokens_.size() >= max_pages) {
+    return error(Errc::limit, "the server's list does not end").expected("at most 10000 pages");
+  }
+  return {};
 }
 
 Error error_of(const Request& request, const Answer& answer) {
@@ -186,6 +209,8 @@ void Client::give_back(CURL* handle) const {
   const std::lock_guard lock(mutex_);
   idle_.push_back(handle);
 }
+
+bool Client::cancelled() const { return options_.cancelled && options_.cancelled(); }
 
 Status Client::check_host(const Url& url) const {
   if (url.scheme == "http" && !options_.allow_http && !url.is_this_machine()) {
@@ -298,6 +323,14 @@ struct Client::Try {
     t.sent = static_cast<std::size_t>(offset);
     return CURL_SEEKFUNC_OK;
   }
+  static int on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    auto& t = *static_cast<Try*>(self);
+    const bool on = t.guard([&]() -> Status {
+      if (!t.client.cancelled()) return {};
+      return was_cancelled(t.request.url);
+    });
+    return on ? 0 : 1;
+  }
   static int on_connected(void* self, char* address, char* /*local*/, int /*port*/, int /*local_port*/) {
     auto& t = *static_cast<Try*>(self);
     const auto& allow = t.client.options_.allow_address;
@@ -351,6 +384,11 @@ Result<Answer> Client::once(const Request& request, const Call& call, Clock::tim
   set(CURLOPT_WRITEDATA, &state);
   set(CURLOPT_PREREQFUNCTION, &Try::on_connected);
   set(CURLOPT_PREREQDATA, &state);
+  if (options_.cancelled) {
+    set(CURLOPT_NOPROGRESS, 0L);
+    set(CURLOPT_XFERINFOFUNCTION, &Try::on_progress);
+    set(CURLOPT_XFERINFODATA, &state);
+  }
   if (request.method == "HEAD") {
     set(CURLOPT_NOBODY, 1L);
   } else if (sends) {
@@ -402,6 +440,14 @@ Result<Answer> Client::once(const Request& request, const Call& call, Clock::tim
   return std::move(state.answer);
 }
 
+void Client::pause(std::chrono::milliseconds wait) const {
+  constexpr std::chrono::milliseconds step{100};  // an interruption is noticed after so long
+  const auto end = Clock::now() + wait;
+  for (auto now = Clock::now(); now < end && !cancelled(); now = Clock::now()) {
+    std::this_thread::sleep_for(options_.cancelled ? std::min<Clock::duration>(end - now, step) : end - now);
+  }
+}
+
 Result<Answer> Client::run(Call call) const {
   const auto end = Clock::now() + options_.deadline;
   const Request original = call.request;
@@ -412,6 +458,7 @@ Result<Answer> Client::run(Call call) const {
   int redirects = 0;
   std::map<std::string, std::string> first;  // headers of the first redirect
   for (unsigned tries = 1;; ++tries) {
+    if (cancelled()) return was_cancelled(at.url);
     STELE_TRY(check_host(at.url));
     Request request = at;
     if (call.receiver != nullptr) request.range = call.receiver->rest(original.range);
@@ -460,7 +507,7 @@ Result<Answer> Client::run(Call call) const {
       wait = random_wait(options_, tries - 1);
       if (Clock::now() + wait >= end) return answer;
     }
-    std::this_thread::sleep_for(wait);
+    pause(wait);
     // A signed URL that a redirect led to may have expired.
     at = original;
     home = true;

@@ -9,6 +9,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -92,12 +94,33 @@ class Client {
   Result<Answer> once(const Request& request, const Call& call, std::chrono::steady_clock::time_point end,
                       bool& again) const;
   Status check_host(const Url& url) const;
+  /// Returns true if the program wants its requests to end.
+  bool cancelled() const;
+  /// Waits, or returns earlier if cancelled() becomes true.
+  void pause(std::chrono::milliseconds wait) const;
   CURL* take() const;
   void give_back(CURL* handle) const;
 
   Options options_;
   mutable std::mutex mutex_;
   mutable std::vector<CURL*> idle_;
+};
+
+/// Bounds a list that a server sends in pages: no server decides how long it takes, or how much memory.
+class Pages {
+ public:
+  /// Maximum number of files of a folder, and of pages: stores send up to 1000 files in one.
+  static constexpr std::size_t max_entries = 1'000'000, max_pages = 10'000;
+  /// Checks a page. `token` is what asks for the next one, empty after the last; `entries` is the number of files so
+  /// far; `bytes` the size of the page. Errors: limit, io (the server sends a page again, or only empty ones).
+  Status next(std::string_view token, std::size_t entries, std::size_t bytes, const std::string& shown);
+
+ private:
+  static constexpr std::size_t max_empty = 1000;
+  static constexpr std::uint64_t max_bytes = std::uint64_t{1} << 30;
+  std::unordered_set<std::uint64_t> tokens_{};  // their hashes
+  std::size_t entries_ = 0, empty_ = 0;
+  std::uint64_t bytes_ = 0;
 };
 
 /// Returns the error for an answer that is not a success.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 
 #include "io/files.hpp"
@@ -43,6 +44,16 @@ std::string version_of(const Answer& answer) {
   return !tag.empty() ? tag : answer.header("last-modified");
 }
 
+/// Returns true if two contents never have the same version (RFC 9110, 8.8): an ETag that is not weak, or a time of
+/// change that was a minute ago, as a file may change twice in a second.
+bool is_strong(const Answer& answer) {
+  const std::string tag = answer.header("etag");
+  if (!tag.empty()) return !tag.starts_with("W/");
+  const std::time_t changed = curl_getdate(answer.header("last-modified").c_str(), nullptr);
+  const std::time_t sent = curl_getdate(answer.header("date").c_str(), nullptr);
+  return changed >= 0 && sent >= 0 && sent - changed >= 60;
+}
+
 Error changed(const std::string& name, std::string_view was, std::string_view is) {
   return Error(Errc::io, "the file was changed since it was opened").file(name).expected(was).found(is);
 }
@@ -61,6 +72,7 @@ class Head final : public Receiver {
   Status begin(const Answer& answer) override {
     bytes.clear();
     version = version_of(answer);
+    is_strong = remote::is_strong(answer);
     const std::string text = answer.header("content-range");
     ranges = answer.status == 206;
     if (ranges) {
@@ -95,6 +107,7 @@ class Head final : public Receiver {
   std::vector<std::byte> bytes;
   std::uint64_t total = 0;
   std::string version;
+  bool is_strong = false;  // the version
   bool ranges = false;
 
  private:
@@ -286,9 +299,9 @@ Result<SourcePtr> open_file(Place place, Answer* first) {
   Bytes bytes(head.bytes.size());
   if (!head.bytes.empty()) std::memcpy(bytes.data(), head.bytes.data(), head.bytes.size());
   if (head.total == bytes.size()) return SourcePtr(std::make_shared<Whole>(std::move(bytes), std::move(place)));
-  // Without a version, the content could change unnoticed.
-  const std::string identity = place.url.shown() + "\n" + head.version + "\n" + std::to_string(head.total);
-  const bool keep = !head.version.empty();
+  // The whole URL, as its query may choose the file.
+  const std::string identity = place.url.text() + "\n" + head.version + "\n" + std::to_string(head.total);
+  const bool keep = head.is_strong;
   SourcePtr file =
       std::make_shared<HttpFile>(std::move(place), head.total, std::move(head.version), std::move(reached));
   if (keep) file = cached(std::move(file), identity, options);

@@ -253,7 +253,7 @@ Result<std::vector<std::string>> Repository::list() const {
   STELE_TRY_ASSIGN(Url at, url("/api/" + kind, "/tree/" + percent_encoded(revision(), false)));
   at.query = "recursive=true";
   const Url first = at;
-  for (;;) {
+  for (Pages pages;;) {
     Client::Call call;
     call.request.url = at;
     call.account = account_.get();
@@ -269,13 +269,13 @@ Result<std::vector<std::string>> Repository::list() const {
       if (*type->as_string() == "file" && v0::detail::check_name(*path->as_string()))
         found.push_back(*path->as_string());
     }
-    if (found.size() > 1'000'000) return Error(Errc::limit, "the repository has too many files").file(shown({}));
     const std::string next = next_page(answer);
+    STELE_TRY(pages.next(next, found.size(), answer.text.size(), shown({})));
     if (next.empty()) break;
-    STELE_TRY_ASSIGN(Url page_url, at.resolve(next));
-    if (!page_url.same_host(first) || page_url.text() == at.text())
-      return Error(Errc::io, "the hub's list of files does not end").file(shown({}));
-    at = std::move(page_url);
+    STELE_TRY_ASSIGN(at, at.resolve(next));
+    if (!at.same_host(first)) {
+      return Error(Errc::io, "the hub's list of files continues on another host").file(shown({})).found(at.shown());
+    }
   }
   std::sort(found.begin(), found.end());
   return found;

@@ -130,6 +130,7 @@ Result<std::optional<Answer>> Bucket::head(const std::string& key) const {
 Result<std::vector<std::string>> Bucket::list(const std::string& prefix, std::size_t most) const {
   std::vector<std::string> keys;
   std::string token;
+  Pages pages;
   do {
     Request request;
     std::string query;
@@ -148,11 +149,12 @@ Result<std::vector<std::string>> Bucket::list(const std::string& prefix, std::si
       rest.remove_prefix(end);
       if (keys.size() >= most) return keys;
     }
-    const std::string last = std::exchange(token, xml_text(answer.text, "IsTruncated") == "true"
-                                                      ? xml_text(answer.text, "NextContinuationToken")
-                                                      : std::string());
-    if (!token.empty() && token == last) return Error(Errc::io, "the server's list does not end").file(shown(prefix));
-    if (keys.size() > 1'000'000) return Error(Errc::limit, "the folder has too many files").file(shown(prefix));
+    const bool more = xml_text(answer.text, "IsTruncated") == "true";
+    token = more ? xml_text(answer.text, "NextContinuationToken") : std::string();
+    if (more && token.empty()) {
+      return Error(Errc::io, "the server's list has more files, but no token for them").file(shown(prefix));
+    }
+    STELE_TRY(pages.next(token, keys.size(), answer.text.size(), shown(prefix)));
   } while (!token.empty());
   std::sort(keys.begin(), keys.end());
   return keys;

@@ -24,6 +24,11 @@ bool is_url(std::string_view path) noexcept {
 
 void set_urls(const Urls* urls) noexcept { registered.store(urls, std::memory_order_release); }
 
+std::string url_identity(const std::string& url) {
+  const Urls* const urls = registered.load(std::memory_order_acquire);
+  return urls != nullptr ? urls->identity(url) : url;
+}
+
 Result<const Urls*> urls_for(std::string_view url) {
   if (const Urls* const urls = registered.load(std::memory_order_acquire)) return urls;
   return Error(Errc::unsupported, "the program opens no URLs")

@@ -49,6 +49,8 @@ class STELE_EXPORT Urls {
                                                bool folder) const = 0;
   /// Errors: unsupported (nothing can be saved at such URLs).
   virtual Result<std::shared_ptr<Store>> store(const std::string& url) const = 0;
+  /// Returns one text for all URLs by which an object can be reached, as far as the URLs show it.
+  virtual std::string identity(const std::string& url) const = 0;
 
  protected:
   Urls() = default;
@@ -58,6 +60,8 @@ class STELE_EXPORT Urls {
 STELE_EXPORT bool is_url(std::string_view path) noexcept;
 /// Registers the opener for the process; it must stay valid.
 STELE_EXPORT void set_urls(const Urls* urls) noexcept;
+/// Returns Urls::identity(), or the URL itself if the program opens no URLs.
+STELE_EXPORT std::string url_identity(const std::string& url);
 /// Returns the opener. Errors: unsupported (the program has none).
 Result<const Urls*> urls_for(std::string_view url);
 

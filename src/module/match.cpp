@@ -15,6 +15,12 @@ namespace {
 /// long key in all of them.
 constexpr std::uint64_t max_outdated_bytes = std::uint64_t{64} << 20;
 
+/// Returns true for a container whose parts have names of their own.
+bool holds_names(const TypeInfo& type) {
+  return type.kind == TypeKind::module || type.kind == TypeKind::tuple || type.kind == TypeKind::list ||
+         type.kind == TypeKind::array || type.kind == TypeKind::map;
+}
+
 }  // namespace
 
 Status Matcher::run(const TypeInfo& type, void* object) {
@@ -153,7 +159,8 @@ void Matcher::visit_fields(const TypeInfo& type, void* object, const Place& plac
       row(Report::What::defaulted, path_);
       continue;
     }
-    if (field.flags.constant && at.node != no_index && tree_.node(at.node).kind == NodeKind::tensor) {
+    const bool tensor = at.node != no_index && tree_.node(at.node).kind == NodeKind::tensor;
+    if (field.flags.constant && tensor && holds_names(*field.type)) {
       row(Report::What::defaulted, path_, "the file has a tensor of that name");
       continue;
     }

@@ -6,6 +6,7 @@
 
 #include "base/limits.hpp"
 #include "module/matcher.hpp"
+#include "snapshot/converting.hpp"
 #include "snapshot/unreadable.hpp"
 
 namespace stele::inline v0::detail {
@@ -214,8 +215,12 @@ void Matcher::visit_value(const ValueOps& ops, void* object, const Place& place)
   const bool may_be_null = place.exists && ops.dtype == DType::none && tree_.guessed() && accepts_null(ops);
   if (tree_.absent(place) && !may_be_null) return missing(path_);
   const Value* found = nullptr;
-  if (place.node != no_index && tree_.node(place.node).kind == NodeKind::value) {
+  const NodeKind kind = place.node != no_index ? tree_.node(place.node).kind : NodeKind::none;
+  if (kind == NodeKind::value) {
     found = &tree_.snapshot().value(tree_.node(place.node));
+  } else if (kind == NodeKind::tensor) {
+    found = number_of(ops, tree_.snapshot().leaf(tree_.node(place.node).index));
+    if (found == nullptr) return;
   } else if (ops.dtype == DType::none && tree_.guessed()) {
     found = put_together(place);
   }
@@ -245,6 +250,85 @@ void Matcher::visit_value(const ValueOps& ops, void* object, const Place& place)
   }
   if (ops.check != nullptr && !fits([&] { return ops.check(value); })) return;
   plan_.values.push_back({&ops, object, &value, keep_path()});
+}
+
+namespace {
+
+/// Keeps the bytes of one element.
+class OneElementSink final : public PieceSink {
+ public:
+  Status piece(std::span<const std::byte> bytes) override {
+    const std::size_t n = std::min(bytes.size(), element_.size() - size_);
+    std::copy_n(bytes.begin(), n, element_.begin() + static_cast<std::ptrdiff_t>(size_));
+    size_ += n;
+    return {};
+  }
+  const std::byte* element() const noexcept { return element_.data(); }
+
+ private:
+  std::array<std::byte, 8> element_{};
+  std::size_t size_ = 0;
+};
+
+/// Returns the dtype of a Value for numbers of a dtype; none for a dtype without numbers.
+DType dtype_of_values(DType dtype) {
+  if (dtype == DType::boolean || dtype == DType::u64) return dtype;
+  if (is_plain_float(dtype)) return DType::f64;
+  return element_size(dtype) != 0 && convertible(dtype, DType::i64) ? DType::i64 : DType::none;
+}
+
+/// Returns a number as a Value. `element` has the dtype `from`.
+Value value_of(DType from, const std::byte* element, DType to) {
+  const auto read = [&](auto number) {
+    convert(from, element, to, reinterpret_cast<std::byte*>(&number), 1);
+    return Value(number);
+  };
+  switch (to) {
+    case DType::boolean:
+      return Value(*element != std::byte{0});
+    case DType::u64:
+      return read(std::uint64_t{});
+    case DType::i64:
+      return read(std::int64_t{});
+    default:
+      return read(double{});
+  }
+}
+
+}  // namespace
+
+const Value* Matcher::number_of(const ValueOps& ops, const LeafView& leaf) {
+  const auto refuse = [&](Errc code, const char* text, const std::string& expected, std::string_view hint = {}) {
+    mismatch(code, text, expected, std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()), hint);
+    return nullptr;
+  };
+  const DType of_values = dtype_of_values(ops.dtype);
+  if (of_values == DType::none) return refuse(Errc::kind_mismatch, "the file has another kind of node", "value");
+  if (const std::string_view reason = unreadable(leaf); !reason.empty()) {
+    mismatch(Errc::unsupported, "the entry of the file is not a tensor that can be read", "value",
+             shown_unreadable(reason));
+    return nullptr;
+  }
+  if (element_count(leaf.shape()) != std::uint64_t{1}) {
+    return refuse(Errc::shape_mismatch, "the field has one number, and the file a tensor of another size",
+                  "a tensor of one element");
+  }
+  ConvertRules other_kinds = options_.convert;
+  other_kinds.allow_kind_change = true;
+  if (element_size(leaf.dtype()) == 0 || !convertible(leaf.dtype(), ops.dtype, options_.convert)) {
+    const bool allowable = element_size(leaf.dtype()) != 0 && convertible(leaf.dtype(), ops.dtype, other_kinds);
+    return refuse(Errc::dtype_mismatch, "the dtypes do not convert", std::string(name(ops.dtype)),
+                  allowable ? "set LoadOptions::convert.allow_kind_change" : "");
+  }
+  OneElementSink element;
+  ReadContext context;
+  const auto overflowed = stream_as(leaf, ops.dtype, options_.convert, element, context);
+  if (!overflowed) {
+    fail(Error(overflowed.error()).path(path_));
+    return nullptr;
+  }
+  if (*overflowed != 0) row(Report::What::overflowed, path_, "1 numbers");
+  return &plan_.put_together.emplace_back(value_of(ops.dtype, element.element(), of_values));
 }
 
 const Value* Matcher::put_together(const Place& place) {

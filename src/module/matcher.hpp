@@ -217,6 +217,9 @@ class Matcher {
   bool dtype_fits(const TensorOps& ops, const LeafView& leaf);
 
   void visit_value(const ValueOps& ops, void* object, const Place& place);
+  /// Returns the element of a tensor as a value for a field with a number, bool or enum, which other programs store so.
+  /// Returns null if it is not such a tensor; the load has then failed.
+  const Value* number_of(const ValueOps& ops, const LeafView& leaf);
   /// Returns a map or list value built from entries of the file, for formats that do not distinguish such a value from
   /// a module. Returns null if some of the entries cannot be parts of a value.
   const Value* put_together(const Place& place);

@@ -13,6 +13,7 @@
 #include "snapshot/meter_sink.hpp"
 #include "snapshot/needs.hpp"
 #include "snapshot/source_range.hpp"
+#include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/expansion.hpp"
 #include "stele/quantize.hpp"
@@ -350,6 +351,7 @@ void add_unchecked_contents(Report& report) {
 }
 
 Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& options) {
+  STELE_TRY(check_found(snapshot));
   Meter meter(options.progress, snapshot.byte_size());
   // Ranges that many tensors share are not read for each of them, because no hash covers them.
   std::function<bool(const LeafView&)> which;

@@ -45,7 +45,8 @@ class Files(unittest.TestCase):
             self.assertEqual([text for text in pool.map(through, found) if text], [])
 
     def test_golden_files(self):
-        self.check(data_files(), 300)
+        # The tar files have members of many kinds, and no model.
+        self.check((path for path in data_files() if path.parent.name != "tar"), 300)
 
     def test_examples(self):
         self.check(DIGITS.rglob("*"), 2)

@@ -1,13 +1,17 @@
 // Numbers of plain aggregates are values that a file may lack; where the format has no place for them, a save says so.
+#include <stele/precision/complex.hpp>
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>
 
 #include <array>
+#include <complex>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -18,6 +22,7 @@
 
 using namespace stele_test;
 using stele::Report;
+using stele::Tensor;
 
 namespace {
 
@@ -164,27 +169,164 @@ TEST_CASE("constants: containers of values, and a class of numbers alone") {
   CHECK(numbers.wide);
 }
 
-TEST_CASE("constants: a tensor of the name in a file is another thing") {
-  struct Norm {
-    Vec weight;
-    std::int64_t num_batches_tracked = 0;
-  };
-  struct FileOfOthers {
-    Vec weight;
-    stele::Tensor<std::int64_t, 0> num_batches_tracked;
-  };
-  FileOfOthers other{vec({1}), {}};
-  other.num_batches_tracked = stele::Tensor<std::int64_t, 0>({}, {7});
+namespace {
+
+/// A field with a number, in a plain aggregate: a constant that a file may lack.
+template <class F>
+struct Number {
+  Vec weight;
+  F number{};
+};
+template <class F>
+struct OptionalNumber {
+  Vec weight;
+  std::optional<F> number;
+};
+/// A field with a number, in a class that lists its fields.
+template <class F>
+class ListedNumber {
+ public:
+  Vec weight;
+  F number{};
+
+ private:
+  STELE_MODULE(ListedNumber, weight, number)
+};
+/// A number as a file of another program stores it.
+struct Stored {
+  stele::DType dtype = stele::DType::none;
+  std::array<std::byte, 8> bytes{};
+
+  template <class T>
+  Stored(T number) : dtype(stele::dtype_of_v<T>) {  // NOLINT(google-explicit-constructor)
+    std::memcpy(bytes.data(), &number, sizeof number);
+  }
+};
+constexpr stele::LeafOps stored_ops{
+    .view = [](const void* at, std::uint64_t) { return static_cast<const Stored*>(at)->bytes.data(); }};
+
+/// A file with `weight`, and `number` as a tensor of one element.
+template <class R>
+stele::Bytes file_with(const R& recorder, const Stored& stored, std::size_t rank) {
+  const std::vector<stele::Extent> ones(rank, 1);
+  const std::vector<stele::Extent> weight{1};
+  static const Stored one(1.0F);
+  stele::SnapshotBuilder builder;
+  builder.begin(stele::NodeKind::module, "");
+  builder.tensor("weight", one.dtype, weight, 4, {&stored_ops, &one, 0});
+  builder.tensor("number", stored.dtype, ones, stele::element_size(stored.dtype), {&stored_ops, &stored, 0});
+  builder.end();
   stele::BufferSink sink;
-  good(stele::SafetensorsRecorder<>().save(other, sink));
-  stele::LoadOptions options = stele::LoadOptions();
-  options.allow_unused = {"*"};
-  Norm norm;
-  Report report;
-  good(stele::SafetensorsRecorder<>().load_into(norm, sink.take(), reporting(options, report)));
-  CHECK(report.paths(Report::What::defaulted) == std::vector<std::string>{"num_batches_tracked"});
-  CHECK(report.paths(Report::What::unused) == std::vector<std::string>{"num_batches_tracked"});
-  CHECK(norm.num_batches_tracked == 0);
+  good(recorder.save(builder.finish(), sink));
+  return sink.take();
+}
+
+/// Loads the number by the rules of tensors: the oracle is convert().
+template <class F, class R>
+void check_number(const R& recorder, const Stored& stored, std::size_t rank) {
+  using Raw = typename std::conditional_t<std::is_enum_v<F>, std::underlying_type<F>, std::type_identity<F>>::type;
+  CAPTURE(stele::name(stored.dtype));
+  CAPTURE(rank);
+  const stele::Bytes bytes = file_with(recorder, stored, rank);
+  for (const bool kinds : {false, true}) {
+    stele::LoadOptions options;
+    options.convert.allow_kind_change = kinds;
+    CAPTURE(kinds);
+    Raw expected{};
+    const auto done = stele::convert(stored.dtype, stored.bytes.data(), stele::dtype_of_v<Raw>,
+                                     reinterpret_cast<std::byte*>(&expected), 1, options.convert);
+    const bool fits = done.status == stele::ConvertStatus::ok;
+    const auto check = [&](const stele::Status& loaded, const F& number) {
+      CHECK(loaded.has_value() == fits);
+      if (loaded) {
+        CHECK(static_cast<Raw>(number) == expected);
+        return;
+      }
+      CHECK(loaded.error().path() == "number");
+      CHECK(loaded.error().code() == (done.status == stele::ConvertStatus::unsupported ? stele::Errc::dtype_mismatch
+                                                                                       : stele::Errc::out_of_range));
+    };
+    // What is missing or unused never hides the number.
+    for (const bool lenient : {false, true}) {
+      if (lenient) options.allow_unused = options.allow_missing = {"*"};
+      Number<F> plain;
+      check(recorder.load_into(plain, bytes, options), plain.number);
+      ListedNumber<F> listed;
+      check(recorder.load_into(listed, bytes, options), listed.number);
+      auto fresh = recorder.template load<OptionalNumber<F>>(bytes, options);
+      check(fresh ? stele::Status() : stele::Status(fresh.error()), fresh ? fresh->number.value() : F{});
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("constants: a number loads from a tensor of one element, of any rank", F, float, double,
+                   stele::float16, std::int8_t, std::uint8_t, std::int32_t, std::int64_t, std::uint64_t, bool,
+                   Activation) {
+  const Stored all[] = {0.0F,
+                        1.0F,
+                        -2.5F,
+                        1e30F,
+                        1.0,
+                        1e300,
+                        stele::float16(1.5F),
+                        stele::bfloat16(-3.0F),
+                        std::int8_t{-1},
+                        std::uint8_t{200},
+                        std::int32_t{1},
+                        std::int32_t{70'000},
+                        std::int64_t{7},
+                        std::int64_t{INT64_MIN},
+                        std::uint64_t{1},
+                        std::uint64_t{UINT64_MAX},
+                        true,
+                        false};
+  for (const Stored& stored : all) {
+    for (const std::size_t rank : {0, 1, 3}) {
+      check_number<F>(stele::SafetensorsRecorder<>(), stored, rank);  // whole paths
+      check_number<F>(stele::BytesRecorder<>(), stored, rank);        // nested names
+    }
+  }
+}
+
+TEST_CASE("constants: a tensor that is not the field's value is an error") {
+  struct Model {
+    Vec weight;
+    float scale = 3;
+  };
+  struct Texts {
+    Vec weight;
+    std::string scale = "3";
+  };
+  struct Others {
+    Vec weight;
+    Tensor<float, 1> scale;
+  };
+  struct Complex {
+    Vec weight;
+    Tensor<std::complex<float>, 0> scale;
+  };
+  stele::LoadOptions options;
+  options.allow_unused = options.allow_missing = {"*"};
+  const auto check = [&](const auto& other, auto model, stele::Errc code) {
+    const auto each = [&](auto recorder) {
+      stele::BufferSink sink;
+      good(recorder.save(other, sink));
+      const auto failed = recorder.load_into(model, sink.take(), options);
+      REQUIRE_FALSE(failed);
+      CHECK(failed.error().code() == code);
+      CHECK(failed.error().path() == "scale");
+    };
+    each(stele::SafetensorsRecorder<>());
+    each(stele::BytesRecorder<>());
+  };
+  const Others two{vec({1}), Tensor<float, 1>::filled({2}, 1)}, none{vec({1}), Tensor<float, 1>::filled({0}, 1)},
+      one{vec({1}), Tensor<float, 1>::filled({1}, 1)};
+  check(two, Model(), stele::Errc::shape_mismatch);
+  check(none, Model(), stele::Errc::shape_mismatch);
+  check(one, Texts(), stele::Errc::kind_mismatch);
+  check(Complex{vec({1}), Tensor<std::complex<float>, 0>::filled({}, 1)}, Model(), stele::Errc::dtype_mismatch);
 }
 
 TEST_CASE("temporaries: what is read of a temporary Result or Snapshot outlives it") {

@@ -778,6 +778,24 @@ def test_torch_models(path: str, backend: str, torch: Any, pt: Any, original_pt:
     assert torch.equal(other.a.weight, transposed.a.weight)
 
 
+def test_torch_ties_that_the_metadata_name(path: str, torch: Any, pt: Any, original_pt: Any) -> None:
+    """stele has the tie; the package's functions show what the package shows, and write what it writes."""
+    net = models(torch)
+    written = []
+    for writer in (pt, original_pt):
+        writer.save_model(net(), path, {"b.bias": "mine"})
+        assert set(stele.open(path)) == {"a.bias", "a.weight", "b.weight"}
+        assert set(pt.load_file(path)) == set(original_pt.load_file(path)) == {"a.bias", "a.weight"}
+        with safe_open(path, "pt") as file:
+            assert file.keys() == sorted(file.offset_keys()) == ["a.bias", "a.weight"]
+            assert file.metadata() == {"b.bias": "mine", "b.weight": "a.weight"}
+            with pytest.raises(SafetensorError, match="b.weight"):
+                file.get_tensor("b.weight")
+        with open(path, "rb") as stream:
+            written.append(json.loads(stream.read(int.from_bytes(stream.read(8), "little"))))
+    assert written[0] == written[1]
+
+
 def test_torch_model_with_ties_in_the_file(path: str, torch: Any, pt: Any) -> None:
     net = models(torch)
     model = net()

@@ -3,9 +3,15 @@
 #include <stele/remote.hpp>
 #include <stele/stele.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <random>
+#include <thread>
 
+#include "io/urls.hpp"
+#include "remote/http/client.hpp"
 #include "remote/http/url.hpp"
 #include "remote/s3/sigv4.hpp"
 #include "support/http_server.hpp"
@@ -572,6 +578,272 @@ TEST_CASE("remote: modules are saved to a store, and loaded from it, in every fo
     CHECK(loaded->bias.data()[99] == -2);
   }
   remote::set_defaults({});
+}
+
+TEST_CASE("remote: a cached file belongs to one URL, version and size") {
+  // Equal sizes and ETags: only the URLs tell the files apart.
+  const auto content_of = [](const std::string& server, const Request& request) {
+    std::string content = noise(200'000);
+    const std::string place = server + request.header("host") + request.path + "?" + request.query;
+    for (std::size_t at = 0; at + place.size() < content.size(); at += 1000) content.replace(at, place.size(), place);
+    return content;
+  };
+  std::string validator = "\"1\"";
+  const auto serve = [&](const std::string& name) {
+    return
+        [&, name](const Request& request) { return HttpServer::ranges(request, content_of(name, request), validator); };
+  };
+  const HttpServer server(serve("a")), other(serve("b"));
+  const TempDir dir;
+  remote::Options options = quick();
+  options.cache_folder = dir / "cache";
+  const auto read_of = [&](const std::string& url) {
+    auto source = remote::open(url, options);
+    REQUIRE_MESSAGE(source, source.error().to_string());
+    return *read(**source, 70'000, 100'000);
+  };
+  const std::vector<std::string> urls = {
+      server.url("/dir/m?v=1"),     server.url("/dir/m?v=2"),     server.url("/dir/m?V=1"),
+      server.url("/dir/m?v=1&w=2"), server.url("/dir/m?w=2&v=1"), server.url("/dir/m"),
+      server.url("/dir/M?v=1"),     server.url("/DIR/m?v=1"),     server.url("/dir//m?v=1"),
+      server.url("/dir/m/?v=1"),    server.url("/dir/m%3Fv=1"),   server.url("/dir/m?v=1", "localhost"),
+      other.url("/dir/m?v=1"),      server.url("/dir/m?v=1%20"),
+  };
+  remote::Options plain = quick();
+  for (const bool again : {false, true}) {
+    for (const std::string& url : urls) {
+      if (url.ends_with("/?v=1")) continue;  // a folder
+      CAPTURE(url);
+      const std::size_t before = server.count() + other.count();
+      const std::string got = read_of(url);
+      CHECK(server.count() + other.count() - before == (again ? 1 : 2));
+      CHECK(got == *read(**remote::open(url, plain), 70'000, 100'000));
+    }
+  }
+  CHECK(read_of(urls[0] + "#part") == read_of(urls[0]));  // servers don't see it
+  CHECK_FALSE(remote::open("http://user@127.0.0.1/dir/m?v=1", options));
+
+  SUBCASE("a version that another content may have") {
+    std::string content = noise(200'000);
+    std::vector<std::pair<std::string, std::string>> headers;
+    const HttpServer changing([&](const Request& request) {
+      Response made = HttpServer::ranges(request, content);
+      made.headers.erase(made.headers.begin());  // the ETag
+      made.headers.insert(made.headers.end(), headers.begin(), headers.end());
+      return made;
+    });
+    struct Row {
+      std::vector<std::pair<std::string, std::string>> headers;
+      bool kept;
+    };
+    const std::string day = "Sat, 28 Nov 2026 10:00:";
+    const Row rows[] = {
+        {{{"ETag", "\"1\""}}, true},
+        {{{"ETag", "W/\"1\""}}, false},
+        {{{"Last-Modified", day + "00 GMT"}, {"Date", "Sat, 28 Nov 2026 11:00:00 GMT"}}, true},
+        {{{"Last-Modified", day + "00 GMT"}, {"Date", day + "01 GMT"}}, false},
+        {{{"Last-Modified", day + "00 GMT"}}, false},
+        {{}, false},
+    };
+    for (std::size_t i = 0; i < std::size(rows); ++i) {
+      CAPTURE(i);
+      headers = rows[i].headers;
+      const std::string url = changing.url("/file" + std::to_string(i));
+      CHECK(read_of(url) == content.substr(70'000, 100'000));
+      content[100'000] = static_cast<char>(content[100'000] + 1);
+      CHECK((read_of(url) != content.substr(70'000, 100'000)) == rows[i].kept);
+    }
+  }
+}
+
+TEST_CASE("remote: lists without an end are errors, and bounded") {
+  std::function<std::string(int)> token;  // by the number of the page
+  std::string entry;
+  HttpServer server([&](const Request& request) -> Response {
+    static std::atomic<int> pages{0};
+    const int page = ++pages;
+    if (request.path.starts_with("/api/")) {
+      return {.headers = {{"Link", "<" + request.path + "?cursor=" + token(page) + ">; rel=\"next\""}},
+              .body = entry.empty() ? "[]" : R"([{"type":"file","path":")" + entry + "\"}]"};
+    }
+    return {.body = "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>" + token(page) +
+                    "</NextContinuationToken>" +
+                    (entry.empty() ? "" : "<Contents><Key>d/" + entry + "</Key></Contents>") + "</ListBucketResult>"};
+  });
+  remote::Options options = with(server);
+  options.hub_endpoint = server.url("");
+  options.offline = false;
+  const std::function<std::string(int)> kinds[] = {
+      [](int) { return std::string("same"); }, [](int page) { return std::to_string(page % 3); },
+      [](int page) { return std::to_string(page); },  // always another, without a file
+  };
+  for (const auto& kind : kinds) {
+    for (const bool hub : {false, true}) {
+      token = kind;
+      entry = &kind == &kinds[2] ? "" : "x";
+      server.clear();
+      auto source = remote::open(hub ? "hf://o/m" : "s3://bucket/d/", options);
+      const auto names = source ? (*source)->bundle()->names() : source.error();
+      REQUIRE_FALSE(names);
+      CHECK(contains(names.error().to_string(), "list does not end"));
+      CHECK(server.count() < 1010);
+    }
+  }
+  token = [](int) { return std::string(); };
+  entry = "x";
+  auto source = remote::open("s3://bucket/d/", options);
+  REQUIRE(source);
+  CHECK_FALSE((*source)->bundle()->names());  // more files, but no token
+
+  remote::Pages pages, long_pages;
+  Status status;
+  std::size_t n = 0;
+  while ((status = pages.next(std::to_string(n), n, 100, "list"))) ++n;
+  CHECK(status.error().code() == Errc::limit);
+  CHECK(n < remote::Pages::max_pages);
+  for (n = 0; (status = long_pages.next(std::to_string(n), n, remote::max_listing, "list"));) ++n;
+  CHECK(status.error().code() == Errc::limit);
+  CHECK(n < 100);
+  CHECK(remote::Pages().next("", remote::Pages::max_entries, 1, "list"));
+  CHECK_FALSE(remote::Pages().next("", remote::Pages::max_entries + 1, 1, "list"));
+}
+
+TEST_CASE("remote: XML is read in linear time") {
+  std::string codes = "<Key>";
+  for (int i = 0; i < 1'000'000; ++i) codes += "&#";
+  CHECK(remote::xml_text(codes + "</Key>", "Key").size() == 2'000'000);
+  CHECK(remote::xml_text("<Key>&#x41;&#66;&#;&#9;&#12345678901;&amp;#</Key>", "Key").starts_with("AB"));
+}
+
+TEST_CASE("remote: a program can end its requests") {
+  const std::string content = noise(300'000);
+  std::atomic<bool> stalls{false}, cancelled{false};
+  HttpServer server([&](const Request& request) -> Response {
+    if (request.path == "/busy") return {.status = 503, .headers = {{"Retry-After", "20"}}};
+    Response made = HttpServer::ranges(request, content);
+    if (stalls) made.stall = std::chrono::seconds(4);
+    return made;
+  });
+  remote::Options options = quick();
+  options.longest_wait = std::chrono::seconds(20);
+  options.deadline = std::chrono::seconds(60);
+  options.cancelled = [&] { return cancelled.load(); };
+  auto source = remote::open(server.url("/file"), options);
+  REQUIRE(source);
+  const auto cancels = [&](const std::function<Status()>& work) {
+    cancelled = false;
+    const auto begin = std::chrono::steady_clock::now();
+    std::thread user([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      cancelled = true;
+    });
+    const Status done = work();
+    user.join();
+    REQUIRE_FALSE(done);
+    CHECK_MESSAGE(done.error().code() == Errc::cancelled, done.error().to_string());
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(15));
+  };
+  cancels([&]() -> Status {
+    STELE_TRY(remote::open(server.url("/busy"), options));
+    return {};
+  });
+  stalls = true;
+  cancels([&]() -> Status {
+    STELE_TRY(read(**source, 100'000, 100'000));
+    return {};
+  });
+  server.clear();
+  CHECK(remote::open(server.url("/file"), options).error().code() == Errc::cancelled);
+  CHECK(server.count() == 0);
+}
+
+TEST_CASE("remote: a store or hub that fails is not a folder of an unknown format") {
+  Response answer;
+  HttpServer server([&](const Request& request) -> Response {
+    if (request.query.find("max-keys=1") != std::string::npos) {
+      return {.body = "<ListBucketResult><Contents><Key>m/config.json</Key></Contents></ListBucketResult>"};
+    }
+    return answer;
+  });
+  remote::Options options = with(server);
+  options.hub_endpoint = server.url("");
+  options.offline = false;
+  options.tries = 2;
+  remote::set_defaults(options);
+  struct Row {
+    Response answer;
+    Errc code;
+    std::string text;
+    std::size_t tries;
+  };
+  const Row rows[] = {
+      {{.status = 403}, Errc::io, "403", 1},        {{.status = 401}, Errc::io, "401", 1},
+      {{.status = 429}, Errc::io, "429", 2},        {{.status = 500}, Errc::io, "500", 2},
+      {{.status = 503}, Errc::io, "503", 2},        {{.cut_headers = true}, Errc::io, "request failed", 2},
+      {{.status = 404}, Errc::not_found, "404", 1},
+  };
+  for (const Row& row : rows) {
+    for (const char* url : {"hf://o/m", "hf://o/m/sub", "s3://bucket/m/"}) {
+      CAPTURE(url);
+      CAPTURE(row.text);
+      answer = row.answer;
+      server.clear();
+      const auto opened = open(std::string(url));
+      REQUIRE_FALSE(opened);
+      CHECK_MESSAGE(opened.error().code() == row.code, opened.error().to_string());
+      CHECK_MESSAGE(contains(opened.error().to_string(), row.text), opened.error().to_string());
+      CHECK(server.count() <= 2 * row.tries);
+    }
+  }
+  // As if nothing listens.
+  options.hub_endpoint = options.endpoint = "http://127.0.0.1:1";
+  remote::set_defaults(options);
+  for (const char* url : {"hf://o/m", "hf://o/m/model.safetensors", "s3://bucket/m/", "s3://bucket/m.bin"}) {
+    CAPTURE(url);
+    const auto opened = open(std::string(url));
+    REQUIRE_FALSE(opened);
+    CHECK(contains(opened.error().to_string(), "the request failed"));
+  }
+  remote::set_defaults({});
+}
+
+TEST_CASE("remote: URLs of one object have one identity") {
+  remote::Options options;
+  options.endpoint = "http://127.0.0.1:9000";
+  const auto same = [](const std::string& a, const std::string& b) {
+    return detail::url_identity(a) == detail::url_identity(b);
+  };
+  for (const bool aws : {false, true}) {
+    remote::set_defaults(aws ? remote::Options{} : options);
+    for (const char* url : {"s3://bucket/a b/m.stele", "s3://bucket/dir/", "http://h/a", "hf://o/m"})
+      CHECK(same(url, url));
+    CHECK(same("s3://bucket/dir/", "s3://bucket/dir"));
+    CHECK_FALSE(same("s3://bucket/a", "s3://bucket/A"));
+    CHECK_FALSE(same("s3://bucket/a", "s3://other/a"));
+    CHECK_FALSE(same("s3://bucket/a%20b", "s3://bucket/a b"));  // keys are not encoded
+    CHECK_FALSE(same("s3://bucket/a", "https://example.org/bucket/a"));
+    CHECK(same("https://example.org/a%20b/m", "https://EXAMPLE.org:443/a b/../a b/m?X-Amz-Signature=1"));
+    CHECK_FALSE(same("https://example.org/a", "https://example.org:8443/a"));
+  }
+  remote::set_defaults(options);
+  CHECK(same("s3://bucket/a b/m+n.stele", "http://127.0.0.1:9000/bucket/a%20b/m%2Bn.stele"));
+  CHECK(same("s3://bucket/m", "http://localhost:9000/bucket/m?X-Amz-Signature=1"));
+  CHECK_FALSE(same("s3://bucket/m", "http://127.0.0.1:9001/bucket/m"));
+  options.endpoint = "https://store.example.org";
+  remote::set_defaults(options);
+  CHECK(same("s3://bucket/m", "https://store.example.org/bucket/m"));
+  CHECK(same("s3://bucket/m", "https://bucket.store.example.org/m"));
+  CHECK_FALSE(same("s3://bucket/m", "https://bucket.other.example.org/m"));
+  remote::set_defaults({});
+  for (const char* url :
+       {"https://my.bucket.s3.amazonaws.com/dir/m", "https://my.bucket.s3.eu-west-1.amazonaws.com/dir/m",
+        "https://s3.eu-west-1.amazonaws.com/my.bucket/dir/m", "https://s3.amazonaws.com/my.bucket/dir/m?versionId=2",
+        "https://s3-eu-west-1.amazonaws.com/my.bucket/dir/m", "https://my.bucket.s3-eu-west-1.amazonaws.com/dir/m",
+        "https://my.bucket.s3.dualstack.eu-west-1.amazonaws.com/dir%2Fm",
+        "https://my.bucket.s3.cn-north-1.amazonaws.com.cn/dir/m"}) {
+    CAPTURE(url);
+    CHECK(same("s3://my.bucket/dir/m", url));
+  }
 }
 
 TEST_SUITE_END();

@@ -71,16 +71,16 @@ Result<int> hash(const Hash& options, Terminal& terminal) {
       for (const Named& named : names) {
         tensors.emplace_back(Value::Map{{"name", Value(named.name)}, {"digest", Value(digests[named.leaf])}});
       }
-      Value::Map row{{"file", Value(model.path)}, {"digest", Value(all)}};
+      Value::Map row{{"file", Value(shown_path(model.path))}, {"digest", Value(all)}};
       if (!options.total_only) row.emplace_back("tensors", Value(std::move(tensors)));
       document->item(Value(std::move(row)));
       continue;
     }
     for (const Named& named : names) {
       if (!options.total_only)
-        terminal.print(label + digests[named.leaf] + "  " + safe(model.path) + ":" + safe(named.name) + "\n");
+        terminal.print(label + digests[named.leaf] + "  " + safe(shown_path(model.path)) + ":" + safe(named.name) + "\n");
     }
-    terminal.print(label + all + "  " + safe(model.path) + "\n");
+    terminal.print(label + all + "  " + safe(shown_path(model.path)) + "\n");
   }
   if (document) document->end_list();
   return exit_ok;

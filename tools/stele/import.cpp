@@ -5,6 +5,7 @@
 
 #include <stele/recorders/any.hpp>
 
+#include "base/of_machine.hpp"
 #include "commands.hpp"
 #include "graphs.hpp"
 
@@ -61,6 +62,7 @@ Result<Checkpoint> open_graph(const std::string& path, const GraphChoice& choice
   for (const std::string& text : choice.shapes) STELE_TRY(add_shape(text, options.shapes));
   STELE_TRY_ASSIGN(const SourcePtr source, Input(path).open("", options.load));
   const auto format = format_of_content(*source);  // a frozen graph of TensorFlow is not recognised
+  if (!format && detail::is_of_machine(format.error())) return format.error();
   const bool onnx = format && (*format)->name() == "onnx";
   std::shared_ptr<const Format> tagged;
   if (!choice.tag.empty()) {

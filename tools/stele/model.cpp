@@ -24,7 +24,9 @@
 #include <stele/transform.hpp>
 
 #include "base/extension.hpp"
+#include "base/of_machine.hpp"
 #include "base/similar.hpp"
+#include "console.hpp"
 #include "io/urls.hpp"
 #include "passes/composites/composite.hpp"
 
@@ -37,10 +39,10 @@ constexpr std::uint64_t max_names_bytes = std::uint64_t{64} << 20;
 /// Maximum size of a model on standard input (64 GiB): it is kept in memory.
 constexpr std::uint64_t max_stream_bytes = std::uint64_t{64} << 30;
 
-/// A model that the command reads: its path, and other files that its tensors or names are in.
+/// A model that the command reads: its path or URL, and other files that its tensors or names are in.
 struct Read {
-  std::filesystem::path path;
-  std::set<std::filesystem::path> others;
+  std::string path;
+  std::set<std::string> others;
 };
 
 /// The models that are open. A command opens and writes them on one thread.
@@ -55,24 +57,31 @@ void remember(Read& read, const Snapshot& snapshot) {
     const auto place = snapshot.leaf(i).location();
     if (!place || place->source == last) continue;
     last = place->source;
-    std::filesystem::path file = path_of(last->name());
-    if (file != read.path) read.others.insert(std::move(file));
+    if (last->name() != read.path) read.others.insert(last->name());
   }
 }
 
-bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+/// Returns true if two paths lead to one file, or two URLs to one object.
+bool same_file(const std::string& a, const std::string& b) {
+  const bool url = detail::is_url(a);
+  if (url != detail::is_url(b)) return false;
+  if (url) return detail::url_identity(a) == detail::url_identity(b);
   std::error_code none;
-  return std::filesystem::equivalent(a, b, none);
+  return std::filesystem::equivalent(path_of(a), path_of(b), none);
 }
 
 /// Returns true if a path is in a folder, or in folders of it.
-bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
+bool is_below(const std::string& path, const std::string& folder) {
+  const bool url = detail::is_url(path);
+  if (url != detail::is_url(folder)) return false;
+  if (url) return detail::url_identity(path).starts_with(detail::url_identity(folder) + "/");
   std::error_code failed;
-  const auto whole = std::filesystem::canonical(path, failed);
-  if (failed || !std::filesystem::is_directory(folder, failed)) return false;
+  const auto whole = std::filesystem::canonical(path_of(path), failed);
+  const auto above = path_of(folder);
+  if (failed || !std::filesystem::is_directory(above, failed)) return false;
   for (auto at = whole; at.has_relative_path();) {
     at = at.parent_path();
-    if (same_file(at, folder)) return true;
+    if (std::filesystem::equivalent(at, above, failed)) return true;
   }
   return false;
 }
@@ -94,7 +103,9 @@ std::shared_ptr<const Format> borrowed(const Format* format) { return {std::shar
 
 Result<Layout> layout_of_file(const std::string& path) {
   STELE_TRY_ASSIGN(const SourcePtr source, open_input(path));
-  if (const auto format = format_of_content(*source)) {
+  const auto format = format_of_content(*source);
+  if (!format && detail::is_of_machine(format.error())) return format.error();
+  if (format) {
     STELE_TRY_ASSIGN(const Snapshot snapshot, open(**format, source));
     return layout_of(snapshot);
   }
@@ -177,7 +188,8 @@ Result<std::shared_ptr<const Format>> input_format(const std::string& path, cons
   auto found = format_of_content(*source);
   if (!found) {  // a positional format is not recognized by its content
     auto named = format_of_path(path);
-    if (!named || found.error().code() == Errc::unsupported) return not_a_model(std::move(found).error());
+    const bool known = found.error().code() == Errc::unsupported || detail::is_of_machine(found.error());
+    if (!named || known) return not_a_model(std::move(found).error());
     found = std::move(named);
   }
   std::shared_ptr<const Format> format = borrowed(*found);
@@ -205,9 +217,9 @@ Result<std::shared_ptr<const Format>> input_format(const std::string& path, cons
 
 Result<Model> open_model(const std::string& path, const Opening& opening, unsigned threads) {
   const std::size_t number = all_read().size();
-  all_read().push_back({path_of(path), {}});
+  all_read().push_back({path, {}});
   for (const std::string& names : {opening.names, opening.parameters}) {
-    if (!names.empty()) all_read().back().others.insert(path_of(names));
+    if (!names.empty()) all_read().back().others.insert(names);
   }
   STELE_TRY_ASSIGN(const LoadOptions options, load_options(opening, threads));
   STELE_TRY_ASSIGN(std::shared_ptr<const Format> format, input_format(path, opening, options));
@@ -217,9 +229,19 @@ Result<Model> open_model(const std::string& path, const Opening& opening, unsign
   if (!opening.part.empty()) {
     STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
   }
-  // The query of a URL may have a signature.
-  const std::string shown = detail::is_url(path) ? path.substr(0, path.find('?')) : path;
-  return Model{shown, std::move(format), std::move(snapshot)};
+  return Model{path, std::move(format), std::move(snapshot)};
+}
+
+std::string shown_path(const std::string& path) {
+  return detail::is_url(path) ? path.substr(0, path.find('?')) : path;
+}
+
+void watch_interrupts() {
+#ifdef STELE_COMMAND_REMOTE
+  remote::Options options;
+  options.cancelled = interrupted;
+  remote::set_defaults(std::move(options));
+#endif
 }
 
 void forget_models() {
@@ -228,18 +250,17 @@ void forget_models() {
 }
 
 void note_input(const std::string& path, const Snapshot& snapshot) {
-  all_read().push_back({path_of(path), {}});
+  all_read().push_back({path, {}});
   remember(all_read().back(), snapshot);
 }
 
 Overlap overlap_of(const std::string& out) {
-  const std::filesystem::path target = path_of(out);
   for (const Read& read : all_read()) {
-    if (same_file(read.path, target)) return Overlap::whole;
-    const bool other = std::any_of(read.others.begin(), read.others.end(), [&](const std::filesystem::path& file) {
-      return same_file(file, target) || is_below(file, target);
+    if (same_file(read.path, out)) return Overlap::whole;
+    const bool other = std::any_of(read.others.begin(), read.others.end(), [&](const std::string& file) {
+      return same_file(file, out) || is_below(file, out);
     });
-    if (other || is_below(target, read.path) || is_below(read.path, target)) return Overlap::part;
+    if (other || is_below(out, read.path) || is_below(read.path, out)) return Overlap::part;
   }
   return Overlap::none;
 }

@@ -59,6 +59,10 @@ Result<std::shared_ptr<const Format>> input_format(const std::string& path, cons
 /// Opens a file or folder of any format, and remembers its files: no output may replace them. Errors: unsupported
 /// (not_a_model_text), those of format_of_content() and of opening.
 Result<Model> open_model(const std::string& path, const Opening& opening = {}, unsigned threads = 0);
+/// Returns a path for people: the query of a URL may have a signature.
+std::string shown_path(const std::string& path);
+/// Ends requests of URLs when the user interrupts the command.
+void watch_interrupts();
 /// Forgets them, for another command in this process.
 void forget_models();
 /// Remembers the files of a model that is opened otherwise.

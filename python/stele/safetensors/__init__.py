@@ -241,10 +241,22 @@ def _write(rows: Iterable[tuple[Any, ...]], metadata: Mapping[str, str] | None, 
     """Saves rows of _stele.build() to a file, in one step; or returns its bytes."""
     strings = _strings(metadata)
     with _translated(_WRITING, saving=True):
-        model = File(_stele.build(list(rows), {}, strings, None))
+        model = File(_stele.build(_with_named_ties(list(rows), strings), {}, strings, None))
         if path is None or _keeps(path):
             return _save_any(model, path, format="safetensors")
         _save_under(model, path)
+
+
+def _with_named_ties(rows: list[tuple[Any, ...]], metadata: dict[str, str]) -> list[tuple[Any, ...]]:
+    """Adds the ties that the metadata name, {removed name: kept name}: the library would otherwise mark them as plain
+    metadata in the file, which the package does not."""
+    numbers = {row[0]: number for number, row in enumerate(rows)}
+    for name, kept in sorted(metadata.items()):
+        if name == "format" or not name or name in numbers or kept not in numbers:
+            continue
+        if not any(other.startswith(name + ".") for other in numbers):
+            rows.append((name, numbers[kept]))
+    return rows
 
 
 def _keeps(path: str) -> bool:
@@ -388,6 +400,14 @@ def _open_bytes(data: Any) -> File:
     return _open(memoryview(data).cast("B"), "Error while deserializing", "bytes")
 
 
+def _named_ties(file: File) -> set[str]:
+    """Returns the names that the file has only as keys of its metadata, {removed name: kept name}: the package does not
+    know these ties."""
+    pairs = {name: kept for name, kept in file.metadata.items() if name != "format"}
+    leaves = file._index() if pairs else {}
+    return {name for name, kept in pairs.items() if name != kept and leaves.get(name, -1) == leaves.get(kept, -2)}
+
+
 class _Reader:
     """Tensors of an opened file in the form of a framework.
 
@@ -396,17 +416,22 @@ class _Reader:
 
     def __init__(self, file: File, framework: str, device: str | int = "cpu", *, own: bool = True) -> None:
         self.file = file
+        self._tied = _named_ties(file)
         self._framework = framework
         self._device = device
         self._own = own
         self._lock = threading.Lock()
         self._views: dict[int, _Array] | None = None
 
+    def names(self) -> list[str]:
+        """Returns the names of the tensors, in the order of the file."""
+        return [name for name in self.file if name not in self._tied]
+
     def find(self, name: str) -> Tensor:
         """Returns a tensor of the file. Errors: SafetensorError, TypeError."""
         if not isinstance(name, str):
             raise TypeError(f"a tensor's name must be str, not {type(name).__name__}: {name!r}")
-        if name not in self.file:
+        if name not in self.file or name in self._tied:
             raise self.failed(f"File does not contain tensor {name}", "not_found", name)
         return self.file[name]
 
@@ -428,8 +453,8 @@ class _Reader:
     def tensors(self) -> dict[str, Any]:
         """Returns all tensors, in the order of the file."""
         if self._framework == "pytorch" and (not self._own or self._device != "cpu"):
-            return {name: self.tensor(name) for name in self.file}
-        found = list(self.file.values())
+            return {name: self.tensor(name) for name in self.names()}
+        found = [self.file[name] for name in self.names()]
         if self._framework != "pytorch":
             return {t.name: self._converted(array) for t, array in zip(found, self._read(found))}
         whole = [t for t in found if t.dtype not in _PACKED]
@@ -475,7 +500,7 @@ class _Reader:
 
     def raw(self) -> Iterator[tuple[str, str, tuple[int, ...], bytearray]]:
         """Returns names, dtypes, shapes and bytes of all tensors."""
-        for found in self.file.values():
+        for found in map(self.file.__getitem__, self.names()):
             yield found.name, _CODES[found.dtype], found.shape, bytearray(self._bytes(found))
 
     def _bytes(self, found: Tensor) -> _Array:
@@ -747,11 +772,11 @@ class safe_open:  # noqa: N801
 
     def keys(self) -> list[str]:
         """Returns the names of the tensors, sorted."""
-        return sorted(self._opened().file._index())
+        return sorted(self._opened().names())
 
     def offset_keys(self) -> list[str]:
         """Returns the names of the tensors in the order of the file."""
-        return list(self._opened().file._index())
+        return self._opened().names()
 
     def metadata(self) -> dict[str, str] | None:
         """Returns the strings in the header; None if there are none."""
