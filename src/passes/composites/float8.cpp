@@ -1,0 +1,45 @@
+// 8-bit floats and integers with scales: DeepSeek, compressed-tensors, ComfyUI, ModelOpt, torchao.
+#include "passes/composites/recogniser.hpp"
+
+namespace stele::inline v0::detail::composites {
+
+Status Recogniser::scaled(const std::string& stem, Suffixes suffixes, std::string_view scheme) {
+  const auto* const names = suffixes.begin();
+  const Made c = begin(stem, weight_suffix(names[0]), scheme, suffixes, names[1] == "_scale_inv");
+  if (c == nullptr) return {};
+  const LeafView codes = leaf(c->codes);
+  const bool floats = is_float8(codes.dtype());
+  if (!floats && codes.dtype() != DType::i8) return {};  // another meaning of the name
+  c->table = floats ? float8_table(codes.dtype()) : signed_table(8);
+  set_shape(*c, codes.shape());
+  if (c->rows == 0 || c->columns == 0) return {};
+  const std::uint32_t scales = part(*c, names[1]);
+  std::string why;
+  const bool bytes = element_size(leaf(scales).dtype()) == 1;
+  if (!bytes || !in_tiles(stem) || !set_tiles(*c, scales, 32)) {
+    auto block = block_size();
+    if (block.empty() && (names[1] == "_scale_inv" || names[1] == ".scale")) block = {128, 128};
+    why = set_grid(*c, scales, block);
+  }
+  if (why.empty() && !set_dtype(c->scales)) why = "scales that are no floats";
+  if (c->scheme.empty()) {
+    c->scheme = !floats                                   ? "int8"
+                : exponents(c->scales)                    ? "mxfp8"
+                : c->scales.rows * c->scales.columns == 1 ? "scaled-fp8"
+                                                          : "fp8";
+  }
+  const bool has_zeros = suffixes.size() > 2 && names[2].ends_with("zero_point?");
+  if (has_zeros && why.empty()) why = set_zeros(*c, part(*c, names[2].substr(0, names[2].size() - 1)));
+  if (suffixes.size() > 3 && why.empty()) why = set_group_of(*c, part(*c, names[3].substr(0, names[3].size() - 1)));
+  return add(stem, c, why);
+}
+
+Status Recogniser::deepseek(const std::string& stem) {
+  const Item* const weight = find(stem + ".weight");
+  const Item* const scale = find(stem + ".scale");
+  if (weight == nullptr || leaf(leaf_of(*scale)).dtype() != DType::f8_e8m0) return {};
+  if (leaf(leaf_of(*weight)).dtype() == DType::i8) return halves(stem, "mxfp4", {".weight", ".scale"});
+  return scaled(stem, {".weight", ".scale"}, "fp8");
+}
+
+}  // namespace stele::inline v0::detail::composites
