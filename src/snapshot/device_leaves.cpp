@@ -32,7 +32,7 @@ namespace {
 /// Bytes of one copy: its time passes before the first piece of a leaf can be used.
 constexpr std::size_t copy_size = std::size_t{4} << 20;
 /// Maximum size of a leaf that is read together with others.
-constexpr std::uint64_t small = std::uint64_t{1} << 20;
+constexpr std::uint64_t small_bytes = std::uint64_t{1} << 20;
 /// Alignment of leaves in memory: that of the largest element.
 constexpr std::uint64_t alignment = 64;
 
@@ -123,7 +123,9 @@ class DeviceLeaves {
   }
 
  private:
-  bool is_small(std::uint64_t size) const noexcept { return size <= std::min<std::uint64_t>(small, copy_size_ / 2); }
+  bool is_small(std::uint64_t size) const noexcept {
+    return size <= std::min<std::uint64_t>(small_bytes, copy_size_ / 2);
+  }
 
   struct Copy {
     Lease buffer;

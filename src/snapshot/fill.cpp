@@ -21,7 +21,7 @@ namespace stele::inline v0::detail {
 namespace {
 
 // Maximum size of a leaf that is read together with its neighbours.
-constexpr std::uint64_t small = ReadContext::piece_size / 2;
+constexpr std::uint64_t small_leaf_bytes = ReadContext::piece_size / 2;
 // Maximum gap between two leaves in one read.
 constexpr std::uint64_t small_gap = 4096;
 // Size of a thread's job, unless a single leaf is larger.
@@ -112,7 +112,7 @@ class Worker {
     auto status = guarded([&]() -> Status {
       while (at < job.last) {
         const LeafData& leaf = leaf_of(at);
-        if (leaf.bytes <= small && is_in_source(leaf)) {
+        if (leaf.bytes <= small_leaf_bytes && is_in_source(leaf)) {
           STELE_TRY(read_together(at, job.last));
         } else {
           STELE_TRY(read_alone(at));
@@ -168,7 +168,7 @@ class Worker {
       const LeafData& leaf = leaf_of(i);
       const Fill& fill = task_.fills[i];
       const std::uint64_t size = leaf.bytes;
-      if (size > small || !is_in_source(leaf)) break;
+      if (size > small_leaf_bytes || !is_in_source(leaf)) break;
       const SourceRange range = leaf.provider.ops->locate(leaf.provider.at, leaf.provider.number);
       if (i != first) {
         const SourceRange& start = ranges_.front();
