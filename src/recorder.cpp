@@ -28,6 +28,7 @@
 #include "snapshot/properties.hpp"
 #include "snapshot/side_files.hpp"
 #include "snapshot/skipped.hpp"
+#include "snapshot/undecoded.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/expansion.hpp"
 #include "stele/format.hpp"
@@ -189,6 +190,23 @@ Result<Snapshot> with_storable_composites(const Format& format, const Snapshot& 
   if (keeps) return split_composites(snapshot);
   for (const auto& [path, text] : decoded) report.add(Report::What::converted, path, text);
   return composites::decoded(snapshot);
+}
+
+/// Refuses a save that would take codes and scales that are not decoded for numbers. Others copy them, with rows.
+Result<Snapshot> with_codes_kept(const Format& format, const PrecisionSpec& precision, const Snapshot& snapshot,
+                                 Report& report) {
+  if (!has_undecoded(snapshot)) return snapshot;
+  const Capabilities& can = format.capabilities();
+  const bool keeps = can.composites || (can.keeps != nullptr && can.keeps(graph_part));
+  if (!keeps || !(precision == PrecisionSpec())) STELE_TRY(check_decoded(snapshot));
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    if (const std::string_view scheme = undecoded(leaf); !scheme.empty()) {
+      report.add(Report::What::quantized, leaf.path(),
+                 "a part of a weight of " + std::string(scheme) + ", which is not decoded: copied as it is");
+    }
+  }
+  return without_undecoded(snapshot);
 }
 
 /// Returns the part of the snapshot that the format can store. Without `allow_loss`, returns an error with the first
@@ -365,6 +383,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   }
   STELE_TRY(check_expansion(snapshot));
   STELE_TRY(check_places(format, snapshot, options.allow_loss, report));
+  STELE_TRY_ASSIGN(snapshot, with_codes_kept(format, precision, snapshot, report));
   STELE_TRY_ASSIGN(snapshot, read_through(snapshot, options.transfer));
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
   STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, {}, UINT64_MAX));

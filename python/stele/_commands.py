@@ -100,6 +100,7 @@ def convert(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     optimizer: str | None = None,
     parameters: Path | None = None,
     buffers: str | Sequence[str] = (),
@@ -289,6 +290,7 @@ def split(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     threads: int = 0,
 ) -> list[str]:
     """Writes the parts of a file as files of their own: ``stele split``. Returns their paths.

@@ -6,6 +6,7 @@
 
 #include "base/limits.hpp"
 #include "module/matcher.hpp"
+#include "snapshot/undecoded.hpp"
 #include "snapshot/unreadable.hpp"
 
 namespace stele::inline v0::detail {
@@ -189,6 +190,13 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
 }
 
 bool Matcher::dtype_fits(const TensorOps& ops, const LeafView& leaf) {
+  if (const std::string_view scheme = undecoded(leaf); !scheme.empty() && ops.dtype != leaf.dtype()) {
+    mismatch(Errc::dtype_mismatch, "a part of a quantized weight, whose scheme is not decoded, is no number",
+             std::string(name(leaf.dtype())) + ", the stored dtype",
+             std::string(scheme) + ", for a field of " + std::string(name(ops.dtype)),
+             "open the file, and load the snapshot of stele::raw_codes");
+    return false;
+  }
   const bool encoded = is_block(leaf.dtype()) || is_plain_float(leaf.dtype());
   if (ops.dtype_of != nullptr && encoded && loaded_dtype(ops, leaf.dtype()) == leaf.dtype()) return true;
   if (ops.dtype == DType::none || is_block(ops.dtype)) {

@@ -9,6 +9,7 @@
 #include <stele/transform.hpp>
 
 #include "commands.hpp"
+#include "snapshot/undecoded.hpp"
 
 namespace stele::command {
 
@@ -181,6 +182,7 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
     if (!chosen) return with_similar(chosen.error(), snapshot);
     snapshot = *std::move(chosen);
   }
+  STELE_TRY(detail::check_decoded(snapshot));
   snapshot = with_precision(snapshot, precision, {.allow_overflow = options.allow_overflow});
   STELE_TRY_ASSIGN(Report report, losses_of_tags(model, options.opening));
   Bytes bytes;

@@ -8,6 +8,7 @@
 #include <stele/transform.hpp>
 
 #include "commands.hpp"
+#include "snapshot/undecoded.hpp"
 
 namespace stele::command {
 
@@ -73,6 +74,7 @@ Result<int> extract(const Extract& options, Terminal& terminal) {
   if (numpy || raw) {
     static_assert(std::endian::native == std::endian::little);
     STELE_TRY(check_expansion(model.snapshot));
+    if (!(precision == PrecisionSpec())) STELE_TRY(detail::check_decoded(model.snapshot.leaf(found->leaf)));
     const Snapshot converted = with_precision(model.snapshot, precision, save.convert);
     STELE_TRY(numpy ? write_npy(converted, *found, options.out, terminal)
                     : write_elements(converted.leaf(found->leaf), options.out, terminal));

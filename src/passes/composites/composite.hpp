@@ -141,6 +141,13 @@ Snapshot decoded(const Snapshot& snapshot, const std::function<bool(const LeafVi
 /// Returns the tensors that an opened file stores, in its order: undoes joined().
 STELE_EXPORT Snapshot as_stored(const Snapshot& snapshot);
 
+/// Returns false if no tensor can be codes: the usual case, which costs little.
+bool may_have_codes(const Snapshot& snapshot);
+
+/// Annotates codes and scales of weights that no scheme decodes (snapshot/undecoded.hpp), and adds a note for each
+/// scheme. `config` describes the quantization; null: nothing does.
+Snapshot with_undecoded(const Snapshot& snapshot, const Value& config);
+
 /// Returns true if a leaf is a composite tensor.
 bool has_composites(const Snapshot& snapshot) noexcept;
 

@@ -12,6 +12,7 @@
 #include "snapshot/needs.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/provider.hpp"
+#include "snapshot/undecoded.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/codes.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -393,7 +394,7 @@ Snapshot decoded(const Snapshot& snapshot, const std::function<bool(const LeafVi
   }
   const bool left = std::any_of(data->leaves.begin(), data->leaves.end(),
                                 [](const LeafData& l) { return l.provider.ops == &composite_ops; });
-  if (!left) data->metadata.erase(config_key);  // it describes no weight now
+  if (!left && !has_undecoded(snapshot)) data->metadata.erase(config_key);  // it describes no weight now
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 

@@ -6,6 +6,7 @@
 #include "passes/composites/recogniser.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/undecoded.hpp"
 #include "stele/bundle.hpp"
 #include "stele/parts.hpp"
 #include "stele/source.hpp"
@@ -168,22 +169,42 @@ Result<Snapshot> joined(const Snapshot& snapshot, const std::vector<Scaled>& ten
   return Recogniser(snapshot, *std::move(items), no_configuration).run(tensors);
 }
 
+namespace {
+
+/// Returns the configuration in the metadata; null if there is none.
+Value own_configuration(const Snapshot& snapshot) {
+  const auto text = snapshot.metadata().find(config_key);
+  if (text == snapshot.metadata().end()) return {};
+  auto parsed = parse_json(text->second);
+  return parsed ? *std::move(parsed) : Value();
+}
+
+/// Joins parts, which makes names flat, unless they are nested.
+Result<Snapshot> joined_if_flat(const Snapshot& snapshot, const Value& config = {}) {
+  if (snapshot.flat()) return join_composites(snapshot, config);
+  return with_undecoded(snapshot, inner(config.is_null() ? own_configuration(snapshot) : config));
+}
+
+}  // namespace
+
 Result<Snapshot> joined(const Snapshot& snapshot, const Source& source) {
-  if (!snapshot.flat() || !may_have_parts(snapshot)) return snapshot;  // joining makes names flat
+  const bool configured = snapshot.metadata().contains(config_key);
+  if (!configured && !may_have_codes(snapshot) && !may_have_parts(snapshot)) return snapshot;
   const auto bundle = source.bundle();
-  if (bundle == nullptr || snapshot.metadata().contains(config_key)) return join_composites(snapshot);
-  for (const char* const name : {"config.json", "quantize_config.json"}) {
+  if (bundle == nullptr || configured) return joined_if_flat(snapshot);
+  for (const char* const name : {"config.json", "quantize_config.json", "hf_quant_config.json", "params.json"}) {
     STELE_TRY_ASSIGN(const Value config, json_of(*bundle, name));
     if (config.as_map() == nullptr) continue;
-    const bool whole = std::string_view(name) == "config.json";
-    if (whole && config.find(config_key) == nullptr && config.find("quantization") == nullptr) continue;
+    const bool own = std::string_view(name) == "quantize_config.json";  // of nothing else
+    if (!own && config.find(config_key) == nullptr && config.find("quantization") == nullptr) continue;
     const Value quantization = inner(config);
-    STELE_TRY_ASSIGN(const Snapshot all, join_composites(snapshot, quantization));
-    if (!has_composites(all)) return all;
+    STELE_TRY_ASSIGN(const Snapshot all, joined_if_flat(snapshot, quantization));
+    const bool found = has_composites(all) || has_undecoded(all);
+    if (!found || (!own && std::string_view(name) != "config.json")) return all;  // config.json has another form
     STELE_TRY_ASSIGN(std::string text, to_json(quantization));
     return with_metadata(all, {{config_key, std::move(text)}});
   }
-  return join_composites(snapshot);
+  return joined_if_flat(snapshot);
 }
 
 }  // namespace detail::composites
@@ -192,20 +213,16 @@ namespace comp = detail::composites;
 
 Result<Snapshot> join_composites(const Snapshot& snapshot, const Value& config) {
   return detail::guarded([&]() -> Result<Snapshot> {
-    if (!comp::may_have_parts(snapshot)) return snapshot;
-    Value own = config;
-    if (own.is_null()) {
-      const auto text = snapshot.metadata().find(comp::config_key);
-      if (text != snapshot.metadata().end()) {
-        if (auto parsed = parse_json(text->second)) own = *std::move(parsed);
-      }
-    }
-    own = comp::inner(std::move(own));
+    const Value own = comp::inner(config.is_null() ? comp::own_configuration(snapshot) : config);
+    if (!comp::may_have_parts(snapshot)) return comp::with_undecoded(snapshot, own);
     auto items = detail::Items::of(snapshot);
     if (!items) return snapshot;  // too many names
-    return comp::Recogniser(snapshot, *std::move(items), own).run();
+    STELE_TRY_ASSIGN(const Snapshot all, comp::Recogniser(snapshot, *std::move(items), own).run());
+    return comp::with_undecoded(all, own);
   });
 }
+
+Snapshot raw_codes(const Snapshot& snapshot) { return detail::without_undecoded(snapshot); }
 
 Result<Snapshot> split_composites(const Snapshot& snapshot) {
   return detail::guarded([&]() -> Result<Snapshot> {
