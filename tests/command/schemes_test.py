@@ -37,7 +37,15 @@ SCHEMES = {
     "vptq": ({"quant_method": "vptq"},
              {L + "indices": ("I32", [1, 8, 4]), L + "centroids.weight": ("F16", [1, 2048])}, "vptq", 2),
     "hqq": (None, {L + "W_q": ("U8", [4, 8]), L + "scale": ("F16", [8, 1]), L + "zero": ("F16", [8, 1]), L + "unknown_key": ("F16", [1])}, "hqq", 3),
-    "quanto": (None, {L + "weight._data": ("U8", [4, 8]), L + "weight._odd": ("F32", [8, 1]), L + "weight._scale": ("F32", [8, 1])}, "quanto", 2),
+    "quanto's qint4, without the shape of the weight": (
+        None, {L + "weight._data._data": ("U8", [4, 8]), L + "weight._scale": ("F32", [8, 1]), L + "weight._shift": ("F32", [8, 1])}, "quanto", 3),
+    "ModelOpt's W4A8_AWQ": ({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"},
+                            {L + "weight": ("U8", [4, 8]), L + "weight_scale": ("F32", [8, 1]), L + "pre_quant_scale": ("F32", [8])},
+                            "modelopt W4A8_AWQ", 3),
+    "Quark in another order": ({"quant_method": "quark", "export": {"pack_method": "order"}, "global_quant_config": {
+                                   "weight": {"dtype": "uint4", "qscheme": "per_group", "group_size": 8}}},
+                               {L + "weight": ("I32", [8, 1]), L + "weight_scale": ("F32", [1, 8]), L + "weight_zero_point": ("I32", [1, 1])},
+                               "quark", 3),
     "higgs": ({"quant_method": "higgs", "bits": 4},
               {L + "weight": ("I16", [8, 8]), L + "scales": ("F16", [8, 1]), L + "tables": ("F16", [16])}, "higgs", 3),
     "spqr": ({"quant_method": "spqr"}, {L + "dense_weights": ("I64", [8]), L + "first_weight": ("I32", [2, 2])}, "spqr", 1),

@@ -80,6 +80,9 @@ Status Recogniser::add(const std::string& stem, Made made, std::string_view why)
       why = "a tensor with the weight's name exists";
     }
   }
+  const std::string layer = name.ends_with(".weight") ? name.substr(0, name.size() - 7) : std::string();
+  std::string factors;  // `why` points to it
+  if (why.empty() && !layer.empty() && made->by_names) why = factors = set_factors(*made, layer);
   for (const Part& p : made->parts) {
     if (!why.empty()) break;
     if (claimed_[p.leaf]) why = "a part belongs to another weight";
@@ -93,6 +96,7 @@ Status Recogniser::add(const std::string& stem, Made made, std::string_view why)
     const Item* const marker = find(stem_of(stem, *made) + ".comfy_quant");
     if (marker != nullptr) made->parts.push_back({".comfy_quant", leaf_of(*marker)});
   }
+  if (made->factors != no_index) made->parts.push_back({".pre_quant_scale", made->factors});
   for (const Part& p : made->parts) claimed_[p.leaf] = true;
   const std::uint32_t codes = made->codes;
   made_at_.emplace(codes, std::pair(name, std::move(made)));  // its place is that of the codes

@@ -31,6 +31,8 @@ enum class Packing : std::uint8_t {
   row_bytes,     ///< as row_words, in bytes
   column_words,  ///< [K * bits / 32, N]: a column is one string of bits
   interleaved,   ///< [K, N / 8]: words of eight columns, in the order of AWQ
+  row_pairs,     ///< [N / 2, K]: rows 2i are the lower halves of bytes
+  row_blocks,    ///< [⌈N / n⌉, K]: n blocks of consecutive rows share words, the first block has the highest bits
 };
 
 /// The columns of a word of AWQ, whose lowest bits have column 0.
@@ -70,8 +72,9 @@ struct Part {
   bool whole = false;  ///< `suffix` is the whole name
 };
 
-/// value = (table[code] - zero) * scale, or table[code] * scale + bias, in f32. An element of row r and column c has
-/// the scale of row r / N * ⌈N / row_group⌉ + r % N / row_group and column c / group, or group_of[c].
+/// value = (table[code] - zero) * scale, or table[code] * scale + bias, in f32, times the factor of the column, if
+/// there are factors. An element of row r and column c has the scale of row r / N * ⌈N / row_group⌉ + r % N / row_group
+/// and column c / group, or group_of[c].
 struct Composite {
   Snapshot base;  ///< has the parts
   std::string scheme;
@@ -89,6 +92,7 @@ struct Composite {
   std::shared_ptr<const Table> table;
   Grid scales, zeros, biases;
   std::uint32_t group_of = no_index;  ///< leaf of K integers; no_index: c / group
+  std::uint32_t factors = no_index;   ///< leaf of K floats, which a layer multiplies its input by; no_index: none
   float factor = 1;                   ///< of the numbers: 1 / 127 of SCB
   float scale_factor = 1;             ///< of the scales
   float divisor = 1;                  ///< of the scales: SCB / 127, scale / global

@@ -37,6 +37,13 @@ class Decoder {
     STELE_TRY(load_scales());
     if (c_.zeros.exists()) STELE_TRY(load_grid(c_.zeros, first_grid_, last_grid, zeros_));
     if (c_.biases.exists()) STELE_TRY(load_grid(c_.biases, first_grid_, last_grid, biases_));
+    if (c_.factors != no_index && factors_.empty()) {
+      Grid line;
+      line.leaf = c_.factors;
+      line.rows = 1;
+      line.columns = c_.columns;
+      STELE_TRY(load_grid(line, 0, 1, factors_));
+    }
     return {};
   }
 
@@ -62,6 +69,8 @@ class Decoder {
         while (begin + run < end && group_of_[static_cast<std::size_t>(begin + run)] == group) ++run;
       }
       decode_codes(codes + begin, c_.table->data(), scale_of(group), out, static_cast<std::size_t>(run));
+      for (std::size_t i = 0; i < run && !factors_.empty(); ++i)
+        out[i] *= factors_[static_cast<std::size_t>(begin) + i];
       out += run;
       begin += run;
     }
@@ -163,6 +172,27 @@ class Decoder {
         }
         return {};
       }
+      case Packing::row_pairs:
+      case Packing::row_blocks:
+        for (std::size_t r = 0; r < rows; ++r) STELE_TRY(load_shared_row(first + r, codes_.data() + r * columns));
+        return {};
+    }
+    return {};
+  }
+
+  /// Unpacks a row whose words have the codes of other rows, too.
+  Status load_shared_row(std::uint64_t row, std::uint8_t* codes) {
+    const LeafView part = c_.part(c_.codes);
+    const bool pairs = c_.packing == Packing::row_pairs;
+    const std::uint64_t lines = part.shape()[0], element = element_size(part.dtype()), bytes = c_.columns * element;
+    const std::uint64_t in_word = element == 1 ? 8 / c_.bits : word_bits / c_.bits;  // 10 of 3 bits: 2 bits are spare
+    const std::uint64_t field = pairs ? row % 2 : in_word - 1 - row / lines;
+    STELE_TRY(read(c_.codes, (pairs ? row / 2 : row % lines) * bytes, bytes, bytes_));
+    const auto shift = static_cast<unsigned>(field * c_.bits), mask = (1U << c_.bits) - 1U;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(c_.columns); ++i) {
+      const std::uint32_t word = element == 1 ? std::to_integer<std::uint32_t>(bytes_.data()[i])
+                                              : load_le<std::uint32_t>(bytes_.data() + i * word_bytes);
+      codes[i] = static_cast<std::uint8_t>(word >> shift & mask);
     }
     return {};
   }
@@ -302,7 +332,7 @@ class Decoder {
   std::uint64_t first_ = 0, first_grid_ = 0;
   std::vector<std::uint8_t> codes_;
   std::vector<std::byte> words_;
-  std::vector<float> scales_, zeros_, biases_, numbers_;
+  std::vector<float> scales_, zeros_, biases_, factors_, numbers_;
   std::vector<std::uint32_t> group_of_;
   Bytes bytes_;
 };

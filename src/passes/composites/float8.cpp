@@ -34,6 +34,36 @@ Status Recogniser::scaled(const std::string& stem, Suffixes suffixes, std::strin
   return add(stem, c, why);
 }
 
+Status Recogniser::weight_scale(const std::string& stem) {
+  const Item* const weight = find(stem + ".weight");
+  const DType dtype = weight != nullptr ? leaf(leaf_of(*weight)).dtype() : DType::none;
+  if (is_word(dtype)) return quark_words(stem);
+  if (dtype == DType::u8) return quark_weight(stem) != nullptr ? quark_bytes(stem) : modelopt_bytes(stem);
+  return scaled(stem + ".weight", {"", "_scale", "_zero_point?", "_g_idx?"}, "");
+}
+
+Status Recogniser::fbgemm_experts(const std::string& stem) {
+  const auto method = config_.at("quant_method").to<std::string>();
+  if (!method || *method != "fbgemm_fp8") return {};
+  const Made c = begin(stem, "", "fp8", {"", "_scale"});
+  if (c == nullptr || !is_float8(leaf(c->codes).dtype()) || leaf(c->codes).shape().size() != 3) return {};
+  set_shape(*c, leaf(c->codes).shape());
+  if (c->rows == 0 || c->columns == 0) return {};
+  c->table = float8_table(leaf(c->codes).dtype());
+  const LeafView scales = leaf(part(*c, "_scale"));
+  const auto shape = scales.shape();
+  const std::uint64_t experts = c->rows / c->stack_rows;
+  const bool fits =
+      shape.size() == 3 && shape[0] == experts && (shape[1] == 1 || shape[2] == 1) && shape[1] * shape[2] == c->columns;
+  if (!fits || !is_float(scales)) return add(stem, c, "scales of the shape " + to_string(shape));
+  c->scales.leaf = part(*c, "_scale");
+  c->scales.rows = experts;
+  c->scales.columns = c->columns;
+  c->row_group = c->stack_rows;
+  c->group = 1;
+  return add(stem, c);
+}
+
 Status Recogniser::deepseek(const std::string& stem) {
   const Item* const weight = find(stem + ".weight");
   const Item* const scale = find(stem + ".scale");

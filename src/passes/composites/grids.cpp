@@ -1,9 +1,20 @@
 // Matrices of scales and zero points: which elements have which.
 #include <algorithm>
+#include <array>
 
 #include "passes/composites/recogniser.hpp"
 
 namespace stele::inline v0::detail::composites {
+
+namespace {
+
+/// Returns [a, b] for scales of [a, 1, b, 1], as ModelOpt writes those of blocks of a matrix; other shapes as they are.
+Shape without_ones(std::span<const Extent> shape, std::size_t rank) {
+  const bool blocks = rank == 2 && shape.size() == 4 && shape[1] == 1 && shape[3] == 1;
+  return blocks ? Shape(std::array<Extent, 2>{shape[0], shape[2]}) : Shape(shape);
+}
+
+}  // namespace
 
 void Recogniser::set_shape(Composite& c, std::span<const Extent> shape) {
   c.shape = Shape(shape);
@@ -13,7 +24,8 @@ void Recogniser::set_shape(Composite& c, std::span<const Extent> shape) {
 }
 
 std::string Recogniser::set_grid(Composite& c, std::uint32_t scales, std::span<const std::uint64_t> block) {
-  const auto shape = leaf(scales).shape();
+  const Shape squeezed = without_ones(leaf(scales).shape(), c.shape.rank());
+  const auto shape = squeezed.span();
   const std::uint64_t count = leaf(scales).size();
   const std::uint64_t stacks = c.stack_rows == 0 ? 0 : c.rows / c.stack_rows;
   c.scales.leaf = scales;

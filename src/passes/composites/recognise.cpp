@@ -98,10 +98,12 @@ Status Recogniser::item(const std::string& path) {
   if (const auto s = stem("._weight_scale")) return torchao(*s);
   if (const auto s = stem("_scale"); s && below(*s, "_packed")) return packed(*s);
   if (const auto s = stem("_scale"); s && below(*s, "_scale_2")) return halves(*s, "nvfp4", {"", "_scale", "_scale_2"});
-  if (const auto s = stem(".weight_scale")) {
-    return scaled(*s + ".weight", {"", "_scale", "_zero_point?", "_g_idx?"}, "");
-  }
+  if (const auto s = stem(".weight_scale")) return weight_scale(*s);
+  if (const auto s = stem("_proj_scale")) return fbgemm_experts(*s + "_proj");
   if (const auto s = stem(".scale")) return deepseek(*s);
+  if (const auto s = stem(".qscale_weight")) return scaled(*s, {".weight", ".qscale_weight"}, "");
+  if (const auto s = stem("._scale"); s && !below(*s, "._shift")) return scaled(*s, {"._data", "._scale"}, "");
+  if (const auto s = stem(".W_q")) return hqq(*s);
   if (const auto s = stem(".scale_weight")) return scaled(*s, {".weight", ".scale_weight"}, "scaled-fp8");
   if (const auto s = stem(".qweight")) return words(*s);
   if (const auto s = stem(".weight.absmax")) return bitsandbytes(*s);
@@ -115,13 +117,16 @@ namespace {
 
 /// Returns false if no name can be that of a part: the usual case, which must cost little.
 bool may_have_parts(const Snapshot& snapshot) {
-  constexpr std::string_view last[] = {"weight_scale", "_weight_scale", "scale_weight", "qweight",
-                                       "absmax",       "SCB",           "scales"};
+  constexpr std::string_view last[] = {"weight_scale", "_weight_scale", "scale_weight", "qscale_weight", "_scale",
+                                       "qweight",      "absmax",        "SCB",          "scales",        "W_q"};
   const auto nodes = snapshot.nodes();
   return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) {
     if (node.kind != NodeKind::tensor || node.name == nullptr) return false;
     std::string_view name(node.name, node.name_size);
-    if (name.ends_with("_blocks") || name.ends_with("_scale_inv") || name.ends_with("_packed")) return true;
+    if (name.ends_with("_blocks") || name.ends_with("_scale_inv") || name.ends_with("_packed") ||
+        name.ends_with("_proj_scale")) {
+      return true;
+    }
     if (const std::size_t dot = name.rfind('.'); dot != name.npos) name.remove_prefix(dot + 1);
     if (name == "scale") return snapshot.leaf(node.index).dtype() == DType::f8_e8m0;
     return std::find(std::begin(last), std::end(last), name) != std::end(last);

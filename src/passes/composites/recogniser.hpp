@@ -123,6 +123,10 @@ class Recogniser {
 
   /// 8-bit floats or integers, with scales for the tensor, its rows, groups or blocks.
   Status scaled(const std::string& stem, Suffixes suffixes, std::string_view scheme);
+  /// What a `weight_scale` belongs to: 8-bit numbers, or bytes and words of smaller ones.
+  Status weight_scale(const std::string& stem);
+  /// Llama 4 of FBGEMM: stacks of experts [E, K, N], scales of [E, 1, N] or [E, N, 1].
+  Status fbgemm_experts(const std::string& stem);
   /// DeepSeek V4: exponents as scales of 8-bit floats in blocks, or of pairs of 4-bit floats.
   Status deepseek(const std::string& stem);
 
@@ -153,6 +157,29 @@ class Recogniser {
 
   /// MLX: number = code * scale + bias, or floats with scales for groups.
   Status mlx(const std::string& stem);
+
+  // --- modelopt.cpp ---
+
+  /// Returns ModelOpt's name of a layer's scheme; empty if the configuration has none.
+  std::string quant_algo(const std::string& layer) const;
+  /// ModelOpt's W4A16_AWQ and MXFP4: bytes, with a `weight_scale`.
+  Status modelopt_bytes(const std::string& stem);
+  Status modelopt_int4(const std::string& stem);
+  /// Sets the factors of the input, if the layer has some. Returns what is wrong.
+  std::string set_factors(Composite& c, const std::string& layer) const;
+
+  // --- quark.cpp ---
+
+  /// Returns the description of a layer's weight in the configuration of Quark; null if it is of another package.
+  const Value* quark_weight(const std::string& layer) const;
+  Status quark_bytes(const std::string& stem);
+  /// Quark's integers of 4 bits, transposed as those of AWQ.
+  Status quark_words(const std::string& stem);
+
+  // --- hqq.cpp ---
+
+  /// HQQ: groups of the weight are rows, or columns, of a matrix.
+  Status hqq(const std::string& stem);
 
   // --- torchao.cpp ---
 

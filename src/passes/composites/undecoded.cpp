@@ -44,6 +44,8 @@ constexpr Signature named_signatures[] = {
     {".W_q", ".scale", "hqq"},
     {".W_q", ".zero", "hqq"},
     {".W_q", ".meta", "hqq"},
+    {"._data._data", "._scale", "quanto"},
+    {"._data._data", "._shift", "quanto"},
     {"._data", "._scale", "quanto"},
     {"._data", "._shift", "quanto"},
     {".qweight", ".wscales", "nunchaku"},

@@ -37,8 +37,9 @@ def fnv1a(numbers):
 
 # The same layouts with other sizes or flags.
 LEFT_OUT = {"awq_group128_untied", "bnb_int8_untied_f16", "bnb_nf4_f32_bias", "ct_fp8_channel_sharded", "ct_mxfp4_f32",
-            "fp8_block_untied_2layers", "fp8_block_32x64", "gptq4_channel", "mlx_4_group32_untied", "mlx_4_f16", "mlx_5",
-            "mlx_6", "torchao_int8_dynamic", "torchao_float8_dynamic", "ct_pack4_actorder_weight", "ct_mixed", "ct_nvfp4a16"}
+            "fp8_block_untied_2layers", "fp8_block_32x64", "gptq4_channel", "hqq_1_axis1", "hqq_2_axis0", "hqq_8_axis0",
+            "mlx_4_group32_untied", "mlx_4_f16", "mlx_5", "mlx_6", "torchao_int8_dynamic", "torchao_float8_dynamic",
+            "ct_pack4_actorder_weight", "ct_mixed", "ct_nvfp4a16"}
 lines = []
 for folder in sorted(p for p in SOURCE.iterdir() if p.is_dir()):
     exact = SOURCE / f"{folder.name}.expected_f32.safetensors"
