@@ -153,6 +153,27 @@ class UndecodedSchemes(InFolder):
         found = document("inspect", folder / "raw.safetensors")["tensors"]
         self.assertEqual({t["dtype"] for t in found if t["dtype"] in ("f32", "f16")}, set())
 
+    def test_nested_names(self):
+        file = support.TESTS / "core" / "data" / "undecoded" / "torchao_int8.pt"
+        self.assertTrue(any("torchao" in note for note in document("inspect", file)["notes"]))
+        self.refused("convert", file, self.path("out.gguf"))
+        self.refused("convert", file, self.path("out.safetensors"), "--precision", "f16")
+        rows = document("convert", file, self.path("out.stele"))["rows"]
+        self.assertEqual(sum("torchao" in row["detail"] for row in rows), 2)
+
+    def test_configurations_beside(self):
+        weight = {"layers.0.wq.weight": ("F8_E4M3", [8, 8])}
+        for name, config in [("hf_quant_config.json", {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}}),
+                             ("params.json", {"dim": 8, "quantization": {"qformat_weight": "fp8_e4m3", "qscheme_act": "TENSOR"}}),
+                             ("quantize_config.json", {"quant_method": "other"})]:
+            with self.subTest(name):
+                folder = self.path(name)
+                file = made(folder, weight)
+                self.assertNotIn("notes", document("inspect", file))  # 8-bit floats
+                (folder / name).write_text(json.dumps(config))
+                self.assertEqual(len(document("inspect", file)["notes"]), 1)
+                self.refused("convert", file, folder / "out.safetensors", "--precision", "f32")
+
     def test_ordinary_models(self):
         for number, (name, tensors) in enumerate(ORDINARY.items()):
             with self.subTest(name):

@@ -48,6 +48,8 @@ constexpr Signature named_signatures[] = {
     {"._data._data", "._shift", "quanto"},
     {"._data", "._scale", "quanto"},
     {"._data", "._shift", "quanto"},
+    {".qdata", ".scale", "torchao"},
+    {".int_data", ".scale", "torchao"},
     {".qweight", ".wscales", "nunchaku"},
     {".weight", ".qscale_weight", "Mistral's fp8"},
     {".weight", ".weight_scales", "eetq"},
