@@ -140,6 +140,25 @@ class UndecodedSchemes(InFolder):
             self.assertFalse((folder / target).exists())
         self.refused("embed", file, "-o", folder / "out.hpp")
 
+    def test_every_format(self):
+        config, tensors, scheme, parts = SCHEMES["eetq"]
+        file = made(self.path("model"), tensors, config)
+        before = succeed("hash", file, "--total").split()[0]
+        keep = set()
+        for format in document("formats")["formats"]:
+            if not format["writes"]:
+                continue
+            name = format["name"]
+            out = self.path(name + format["extension"])
+            status, text, err = run("convert", file, out, "--to", name, "--json")
+            if status != 0:
+                self.assertIn(b"is not decoded", text + err, name)
+                continue
+            keep.add(name)
+            self.assertEqual(sum(row["what"] == "quantized" for row in json.loads(text)["rows"]), parts, name)
+            self.assertEqual(succeed("hash", out, "--total").split()[0], before, name)
+        self.assertEqual(keep, {"stele", "safetensors", "safetensors-sharded", "hub", "npz", "pytorch", "zarr", "keras", "hdf5"})
+
     @each
     def test_one_tensor(self, file, folder, scheme, parts):
         name = next(t["name"] for t in document("inspect", file)["tensors"] if "annotations" in t)
