@@ -196,6 +196,7 @@ Result<Snapshot> with_storable_composites(const Format& format, const Snapshot& 
 Result<Snapshot> with_codes_kept(const Format& format, const PrecisionSpec& precision, const Snapshot& snapshot,
                                  Report& report) {
   if (!has_undecoded(snapshot)) return snapshot;
+  if (snapshot.metadata().contains(delta_key)) return without_undecoded(snapshot);  // its tensors are XORs
   const Capabilities& can = format.capabilities();
   const bool keeps = can.composites || (can.keeps != nullptr && can.keeps(graph_part));
   if (!keeps || !(precision == PrecisionSpec())) STELE_TRY(check_decoded(snapshot));

@@ -67,8 +67,9 @@ STELE_EXPORT Result<Snapshot> quantize_weights(const Snapshot& snapshot, const W
 ///
 /// Tensors that look like codes and scales (by their names beside each other, or because the configuration names a
 /// scheme), and are no parts of a scheme that is read, get the annotation `undecoded`: the name of the scheme. They are
-/// copied as they are, with a row `quantized` in the report of a save. What would take them for numbers is an error
-/// (unsupported): another precision, a format that does not keep parts, a field of another dtype.
+/// copied as they are, with a row `quantized` in the report of a save. What would take them for numbers is an error:
+/// another precision, a format that does not keep parts (unsupported); for codes also a field of floats
+/// (dtype_mismatch).
 STELE_EXPORT Result<Snapshot> join_composites(const Snapshot& snapshot, const Value& config = {});
 
 /// Removes that annotation: codes and scales that are not decoded are numbers like others.

@@ -1,5 +1,5 @@
 // Tensors that are codes or scales of quantized weights whose scheme is not decoded. They are copied as they are. What
-// would take them for numbers (another precision, a format without such parts, a field of another dtype) is an error.
+// would take them for numbers (another precision, a format without such parts, a field of floats) is an error.
 #pragma once
 
 #include <string_view>

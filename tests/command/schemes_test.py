@@ -172,6 +172,19 @@ class UndecodedSchemes(InFolder):
         found = document("inspect", folder / "raw.safetensors")["tensors"]
         self.assertEqual({t["dtype"] for t in found if t["dtype"] in ("f32", "f16")}, set())
 
+    def test_deltas(self):
+        config, tensors, scheme, parts = SCHEMES["eetq"]
+        old, new = made(self.path("old"), tensors, config), self.path("new.safetensors")
+        succeed("convert", old, new)
+        with open(new, "r+b") as file:
+            file.seek(-1, 2)
+            file.write(b"\1")
+        for name in ["d.stele", "d.json"]:
+            succeed("delta", old, new, "-o", self.path(name))
+            succeed("apply", old, self.path(name), "-o", self.path(name + ".safetensors"))
+            self.assertEqual(succeed("hash", self.path(name + ".safetensors"), "--total").split()[0],
+                             succeed("hash", new, "--total").split()[0])
+
     def test_nested_names(self):
         file = support.TESTS / "core" / "data" / "undecoded" / "torchao_int8.pt"
         self.assertTrue(any("torchao" in note for note in document("inspect", file)["notes"]))
