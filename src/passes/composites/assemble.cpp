@@ -1,5 +1,6 @@
 // Begins and finishes composite tensors, and reads their small parts.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "passes/composites/recogniser.hpp"
@@ -112,6 +113,33 @@ TablePtr Recogniser::table_of(const std::vector<float>& numbers) {
   auto table = make_table(static_cast<unsigned>(numbers.size()), [&](unsigned code) { return numbers[code]; });
   if (tables_.size() < 4) tables_.push_back(table);
   return table;
+}
+
+std::string Recogniser::set_orientation(const std::string& stem, Composite& c) const {
+  constexpr std::string_view names[] = {"c_attn", "c_proj", "c_fc", "c_fc2", "q_attn"};
+  const std::string_view name = std::string_view(stem).substr(stem.rfind('.') + 1);
+  if (std::find(std::begin(names), std::end(names), name) == std::end(names)) return {};
+  if (orientation_ == Orientation::open)
+    return "whether the weight is stored as [inputs, outputs] depends on model_type, which is not known";
+  c.transposed = orientation_ == Orientation::columns;
+  if (!c.transposed) return {};
+  if (c.shape.rank() != 2) return "a weight of the shape " + to_string(c.shape);
+  c.shape = Shape(std::array<Extent, 2>{c.shape[1], c.shape[0]});
+  return {};
+}
+
+bool Recogniser::is_comfy(const std::string& weight) const {
+  const std::string layer = weight.ends_with(".weight") ? weight.substr(0, weight.size() - 7) : weight;
+  return comfy_.contains(layer) || find(layer + ".comfy_quant") != nullptr;
+}
+
+bool Recogniser::in_tiles(const std::string& stem) const {
+  if (is_comfy(stem)) return true;
+  const auto text = snapshot_.metadata().find(stem + ".weight");
+  if (text == snapshot_.metadata().end()) return false;
+  const auto about = parse_json(text->second);
+  const auto tiles = about ? about->at("_data").at("is_swizzled_scales").to<bool>() : Result<bool>(false);
+  return tiles && *tiles;
 }
 
 }  // namespace stele::inline v0::detail::composites

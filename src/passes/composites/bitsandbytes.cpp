@@ -43,8 +43,8 @@ Status Recogniser::bitsandbytes(const std::string& stem) {
   c->table = table_of(table);
   const std::uint32_t nested = part(*c, ".weight.nested_absmax"), nested_map = part(*c, ".weight.nested_quant_map");
   if (nested == no_index) {
-    if (!is_float(absmax)) return add(stem, c, "an absmax that has no floats");
-    return add(stem, c);
+    const std::string why = is_float(absmax) ? set_orientation(stem, *c) : "an absmax that has no floats";
+    return add(stem, c, why);
   }
   const auto nested_block = state->at("nested_blocksize").to<std::uint64_t>();
   const auto offset = state->at("nested_offset").to<double>();
@@ -60,7 +60,24 @@ Status Recogniser::bitsandbytes(const std::string& stem) {
   c->nested.columns = 1;
   c->nested_group = *nested_block;
   c->scale_offset = static_cast<float>(*offset);
-  return add(stem, c);
+  return add(stem, c, set_orientation(stem, *c));
+}
+
+Result<std::string> Recogniser::other_order(const std::string& stem) const {
+  const auto at = index_.find(stem + ".weight_format");
+  if (!at) return std::string();
+  const Item& format = items_.list[*at];
+  std::string order;
+  if (format.is_tensor()) {
+    STELE_TRY_ASSIGN(const std::vector<float> numbers, floats_of(leaf_of(format)));
+    constexpr std::string_view orders[] = {"row", "col32", "col_turing", "col_ampere"};
+    const bool known = numbers.size() == 1 && numbers[0] >= 0 && numbers[0] < 4;
+    order = known ? orders[static_cast<std::size_t>(numbers[0])] : "unknown";
+  } else if (!format.target && format.from->nodes[format.node].kind == NodeKind::value) {  // before 0.41
+    const std::string* const text = format.from->values[format.from->nodes[format.node].index].as_string();
+    order = text != nullptr ? *text : "unknown";
+  }
+  return order == "row" ? std::string() : "the weight_format " + order;
 }
 
 Status Recogniser::bitsandbytes_8(const std::string& stem) {
@@ -72,8 +89,12 @@ Status Recogniser::bitsandbytes_8(const std::string& stem) {
   if (c->rows == 0 || c->columns == 0) return {};
   c->table = signed_table(8);
   c->factor = 7.874015718698502e-3F;  // the constant of bitsandbytes for 1 / 127
-  std::string why = set_grid(*c, part(*c, ".SCB"), {});
+  std::string why = set_grid(*c, part(*c, ".SCB"), std::array{Block{1, 0}});
   if (why.empty() && !is_float(scales)) why = "an SCB that has no floats";
+  if (why.empty()) {
+    STELE_TRY_ASSIGN(why, other_order(stem));
+  }
+  if (why.empty()) why = set_orientation(stem, *c);
   return add(stem, c, why);
 }
 

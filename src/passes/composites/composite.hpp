@@ -16,11 +16,31 @@
 #include "stele/composite.hpp"
 #include "stele/detail/codes.hpp"
 #include "stele/snapshot.hpp"
+#include "stele/value.hpp"
 
 namespace stele::inline v0::detail::composites {
 
 /// The key of the metadata, and of a hub's config.json, that has the configuration of a scheme.
 inline constexpr const char* config_key = "quantization_config";
+
+/// The key of the metadata, and of config.json, that has the kind of model. Joining adds it for kinds that store the
+/// weights of some layers as [inputs, outputs].
+inline constexpr const char* model_type_key = "model_type";
+
+/// Returns the content of a config.json; null if it cannot be understood, or is too large.
+STELE_EXPORT Value parse_config(std::string_view text);
+
+/// Returns the places at which a config.json describes the quantization: the keys of each, the outermost first.
+STELE_EXPORT std::vector<std::vector<std::string>> quantization_paths(const Value& config);
+/// Returns the one that describes it for the whole model; empty if there is none, or if the models that the model
+/// consists of have different ones.
+STELE_EXPORT std::vector<std::string> quantization_path(const Value& config);
+/// Returns the value at a place.
+STELE_EXPORT const Value& at_path(const Value& config, const std::vector<std::string>& path);
+
+/// Returns the kind of a config.json's model, or of a model in it, if its layers are Conv1D of transformers, which
+/// store weights as [inputs, outputs]; empty for others.
+STELE_EXPORT std::string model_with_conv1d(const Value& config);
 
 /// How a part stores codes of a few bits. K: the columns of the weight; N: its rows.
 enum class Packing : std::uint8_t {
@@ -91,6 +111,7 @@ struct Composite {
   CodeLayout layout = CodeLayout::dense;
   std::shared_ptr<const Table> table;
   Grid scales, zeros, biases;
+  bool transposed = false;            ///< `shape` is [columns, rows] of the matrix that the parts store
   std::uint32_t group_of = no_index;  ///< leaf of K integers; no_index: c / group
   std::uint32_t factors = no_index;   ///< leaf of K floats, which a layer multiplies its input by; no_index: none
   float factor = 1;                   ///< of the numbers: 1 / 127 of SCB

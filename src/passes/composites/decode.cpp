@@ -337,7 +337,7 @@ class Decoder {
   Bytes bytes_;
 };
 
-/// Passes the elements [first, end) to `put(floats)`, at most 256 KiB at a time.
+/// Passes the elements [first, end) of the matrix that the parts store to `put(floats)`, at most 256 KiB at a time.
 template <class Put>
 Status decode_range(const Composite& c, std::uint64_t first, std::uint64_t end, ReadContext& context, const Put& put) {
   Decoder decoder(c, context);
@@ -366,16 +366,60 @@ Status decode_range(const Composite& c, std::uint64_t first, std::uint64_t end, 
   return {};
 }
 
+/// Passes the elements [first, end) of a weight whose parts store its transpose: bands of its rows, each gathered from
+/// all of the matrix.
+template <class Put>
+Status decode_transposed(const Composite& c, std::uint64_t first, std::uint64_t end, ReadContext& context,
+                         const Put& put) {
+  constexpr std::uint64_t band_elements = std::uint64_t{2} << 20;
+  const std::uint64_t inner_rows = c.shape[1], inner_columns = c.shape[0];
+  const std::uint64_t band = std::max<std::uint64_t>(1, band_elements / inner_rows);
+  std::vector<float> numbers;
+  while (first < end) {
+    const std::uint64_t begin = first / inner_rows;
+    const std::uint64_t stop = std::min({inner_columns, begin + band, (end + inner_rows - 1) / inner_rows});
+    numbers.resize(static_cast<std::size_t>((stop - begin) * inner_rows));
+    std::uint64_t row = 0, column = 0;
+    STELE_TRY(decode_range(c, 0, c.size(), context, [&](std::span<const std::byte> bytes) -> Status {
+      for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+        if (column >= begin && column < stop) {
+          std::memcpy(&numbers[static_cast<std::size_t>((column - begin) * inner_rows + row)], bytes.data() + at,
+                      sizeof(float));
+        }
+        if (++column == inner_columns) column = 0, ++row;
+      }
+      return {};
+    }));
+    auto rest =
+        std::as_bytes(std::span(numbers)).subspan(static_cast<std::size_t>(first - begin * inner_rows) * sizeof(float));
+    rest = rest.first(static_cast<std::size_t>(std::min(end, stop * inner_rows) - first) * sizeof(float));
+    first += rest.size() / sizeof(float);
+    while (!rest.empty()) {
+      const auto piece = rest.first(std::min<std::size_t>(rest.size(), ReadContext::piece_size));
+      STELE_TRY(put(piece));
+      rest = rest.subspan(piece.size());
+    }
+  }
+  return {};
+}
+
+/// Passes the elements [first, end) of a weight to `put(floats)`, at most 256 KiB at a time.
+template <class Put>
+Status decode_elements(const Composite& c, std::uint64_t first, std::uint64_t end, ReadContext& context,
+                       const Put& put) {
+  return c.transposed ? decode_transposed(c, first, end, context, put) : decode_range(c, first, end, context, put);
+}
+
 Status composite_read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out,
                       ReadContext& context) {
   const auto& c = *static_cast<const Composite*>(at);
   std::byte* to = out.data();
-  return decode_range(c, offset / sizeof(float), (offset + out.size()) / sizeof(float), context,
-                      [&](std::span<const std::byte> bytes) -> Status {
-                        std::memcpy(to, bytes.data(), bytes.size());
-                        to += bytes.size();
-                        return {};
-                      });
+  return decode_elements(c, offset / sizeof(float), (offset + out.size()) / sizeof(float), context,
+                         [&](std::span<const std::byte> bytes) -> Status {
+                           std::memcpy(to, bytes.data(), bytes.size());
+                           to += bytes.size();
+                           return {};
+                         });
 }
 
 Status composite_stream(const void* at, std::uint64_t, std::uint64_t, PieceSink& sink, ReadContext& context) {
@@ -389,7 +433,7 @@ Status composite_stream(const void* at, std::uint64_t, std::uint64_t, PieceSink&
     Discard discard;
     if (location ? location->hashed : leaf.view().empty()) STELE_TRY(with_path(leaf.stream(discard, context), leaf));
   }
-  return decode_range(c, 0, c.size(), context, [&](std::span<const std::byte> bytes) { return sink.piece(bytes); });
+  return decode_elements(c, 0, c.size(), context, [&](std::span<const std::byte> bytes) { return sink.piece(bytes); });
 }
 
 void composite_needs(const void* at, std::uint64_t, Needs& needs) {
@@ -418,13 +462,20 @@ bool has_composites(const Snapshot& snapshot) noexcept {
 Snapshot decoded(const Snapshot& snapshot, const std::function<bool(const LeafView&)>& which) {
   if (!has_composites(snapshot)) return snapshot;
   auto data = derived_data(snapshot);
+  bool transposed = false;
   for (std::size_t i = 0; i < data->leaves.size(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
-    if (composite_of(leaf) != nullptr && (!which || which(leaf))) data->leaves[i].provider.ops = &decoded_ops;
+    const Composite* const c = composite_of(leaf);
+    if (c == nullptr || (which && !which(leaf))) continue;
+    data->leaves[i].provider.ops = &decoded_ops;
+    transposed = transposed || c->transposed;
   }
   const bool left = std::any_of(data->leaves.begin(), data->leaves.end(),
                                 [](const LeafData& l) { return l.provider.ops == &composite_ops; });
-  if (!left && !has_undecoded(snapshot)) data->metadata.erase(config_key);  // it describes no weight now
+  if (!left && !has_undecoded(snapshot)) {  // they describe no weight now
+    data->metadata.erase(config_key);
+    if (transposed) data->metadata.erase(model_type_key);
+  }
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 

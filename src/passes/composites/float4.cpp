@@ -24,7 +24,7 @@ Status Recogniser::halves(const std::string& stem, std::string_view scheme, Suff
   std::string why;
   const std::uint64_t group = bytes ? 32 : 16;
   if (!in_tiles(stem) || !set_tiles(*c, scales, group)) {
-    why = set_grid(*c, scales, std::array<std::uint64_t, 2>{1, group});
+    why = set_grid(*c, scales, std::array{Block{1, group}});
   }
   if (why.empty() && !set_dtype(c->scales)) why = "scales that are no floats";
   if (why.empty() && exponents(c->scales)) c->scheme = "mxfp4";

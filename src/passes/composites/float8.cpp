@@ -3,6 +3,27 @@
 
 namespace stele::inline v0::detail::composites {
 
+std::vector<Block> Recogniser::blocks_of(const std::string& stem, std::string_view codes) {
+  std::vector<Block> blocks;
+  if (codes == "._weight_qdata") {  // torchao describes each weight
+    const auto text = snapshot_.metadata().find(stem + ".weight");
+    const auto about = text != snapshot_.metadata().end() ? parse_json(text->second) : Result<Value>(Value());
+    if (!about) return {};
+    const ValueEntry size = about->at("_data").at("block_size");
+    const auto columns = size.to<std::uint64_t>();
+    const auto list = size.to<std::vector<std::uint64_t>>();
+    if (columns && *columns != 0) return {Block{1, *columns}};
+    const bool pair = list && list->size() >= 2 && list->back() != 0 && *(list->end() - 2) != 0;
+    return pair ? std::vector{Block{*(list->end() - 2), list->back()}} : std::vector<Block>();
+  }
+  const std::string_view layer =
+      codes.empty() && stem.ends_with(".weight") ? std::string_view(stem).substr(0, stem.size() - 7) : stem;
+  for (const LayerSettings& s : configuration_.of(layer)) {
+    if (const auto block = s.block()) blocks.push_back(*block);
+  }
+  return blocks;
+}
+
 Status Recogniser::scaled(const std::string& stem, Suffixes suffixes, std::string_view scheme) {
   const auto* const names = suffixes.begin();
   const Made c = begin(stem, weight_suffix(names[0]), scheme, suffixes, names[1] == "_scale_inv");
@@ -17,9 +38,10 @@ Status Recogniser::scaled(const std::string& stem, Suffixes suffixes, std::strin
   std::string why;
   const bool bytes = element_size(leaf(scales).dtype()) == 1;
   if (!bytes || !in_tiles(stem) || !set_tiles(*c, scales, 32)) {
-    auto block = block_size();
-    if (block.empty() && (names[1] == "_scale_inv" || names[1] == ".scale")) block = {128, 128};
-    why = set_grid(*c, scales, block);
+    auto blocks = blocks_of(stem, names[0]);
+    const bool deepseek = names[1] == "_scale_inv" || names[1] == ".scale";
+    if (blocks.empty() && (deepseek || bytes)) blocks = {deepseek ? Block{128, 128} : Block{1, 32}};
+    why = set_grid(*c, scales, blocks);
   }
   if (why.empty() && !set_dtype(c->scales)) why = "scales that are no floats";
   if (c->scheme.empty()) {
@@ -43,8 +65,7 @@ Status Recogniser::weight_scale(const std::string& stem) {
 }
 
 Status Recogniser::fbgemm_experts(const std::string& stem) {
-  const auto method = config_.at("quant_method").to<std::string>();
-  if (!method || *method != "fbgemm_fp8") return {};
+  if (configuration_.of_all().get<std::string>("quant_method") != "fbgemm_fp8") return {};
   const Made c = begin(stem, "", "fp8", {"", "_scale"});
   if (c == nullptr || !is_float8(leaf(c->codes).dtype()) || leaf(c->codes).shape().size() != 3) return {};
   set_shape(*c, leaf(c->codes).shape());

@@ -8,6 +8,14 @@ namespace stele::inline v0::detail::composites {
 
 namespace {
 
+/// Returns the size of `groups` groups of an extent, the last of which may be incomplete, if only one fits; otherwise
+/// 0.
+std::uint64_t only_size(std::uint64_t extent, std::uint64_t groups) {
+  if (groups == 1) return extent;
+  const std::uint64_t min = divided_up(extent, groups), max = (extent - 1) / (groups - 1);
+  return groups <= extent && min == max ? min : 0;
+}
+
 /// Returns [a, b] for scales of [a, 1, b, 1], as ModelOpt writes those of blocks of a matrix; other shapes as they are.
 Shape without_ones(std::span<const Extent> shape, std::size_t rank) {
   const bool blocks = rank == 2 && shape.size() == 4 && shape[1] == 1 && shape[3] == 1;
@@ -23,7 +31,7 @@ void Recogniser::set_shape(Composite& c, std::span<const Extent> shape) {
   c.rows = c.columns == 0 ? 0 : c.shape.element_count().value_or(0) / c.columns;
 }
 
-std::string Recogniser::set_grid(Composite& c, std::uint32_t scales, std::span<const std::uint64_t> block) {
+std::string Recogniser::set_grid(Composite& c, std::uint32_t scales, std::span<const Block> known) {
   const Shape squeezed = without_ones(leaf(scales).shape(), c.shape.rank());
   const auto shape = squeezed.span();
   const std::uint64_t count = leaf(scales).size();
@@ -42,21 +50,35 @@ std::string Recogniser::set_grid(Composite& c, std::uint32_t scales, std::span<c
     b = shape[shape.size() - 1];
   } else if (shape.size() + 1 == c.shape.size()) {  // a scale for each row
     a = shape.empty() ? 1 : shape.back();
+    if (a != 1 && a != c.stack_rows) a = 0;  // of layers that were joined, say
   }
-  if (a == 0 || b == 0 || count != stacks * a * b) return "scales of the shape " + to_string(shape);
-  const auto size_of = [](std::uint64_t extent, std::uint64_t groups, std::uint64_t known) -> std::uint64_t {
-    if (groups == extent) return 1;
-    if (groups == 1) return extent;
-    if (known != 0 && divided_up(extent, known) == groups) return known;
-    if (extent % groups == 0) return extent / groups;
-    for (std::uint64_t size = 16; size < extent; size *= 2) {  // blocks, the last of which is incomplete
-      if (divided_up(extent, size) == groups) return size;
-    }
-    return 0;
-  };
-  c.row_group = size_of(c.stack_rows, a, block.size() == 2 ? block[0] : 0);
-  c.group = size_of(c.columns, b, block.size() == 2 ? block[1] : 0);
-  if (c.row_group == 0 || c.group == 0) return "scales of the shape " + to_string(shape);
+  const std::string wrong = "scales of the shape " + to_string(shape);
+  if (a == 0 || b == 0 || a > c.stack_rows || b > c.columns || count != stacks * a * b) return wrong;
+  c.row_group = only_size(c.stack_rows, a);
+  c.group = only_size(c.columns, b);
+  // The packages that write groups of a row divide it into whole ones; blocks may be incomplete.
+  const bool whole = known.empty() && a == c.stack_rows && c.columns % b == 0;
+  if (whole) c.group = c.columns / b;
+  if (leaf(scales).shape().size() > shape.size()) {  // ModelOpt's blocks are whole
+    c.row_group = c.stack_rows % a == 0 ? c.stack_rows / a : 0;
+    c.group = c.columns % b == 0 ? c.columns / b : 0;
+  }
+  std::vector<Block> fitting;
+  for (const Block& k : known) {
+    const Block size{k.rows == 0 ? c.stack_rows : k.rows, k.columns == 0 ? c.columns : k.columns};
+    if (divided_up(c.stack_rows, size.rows) != a || divided_up(c.columns, size.columns) != b) continue;
+    const Block same{a == 1 ? c.stack_rows : size.rows, b == 1 ? c.columns : size.columns};
+    if (std::find(fitting.begin(), fitting.end(), same) == fitting.end()) fitting.push_back(same);
+  }
+  if (fitting.size() == 1) {
+    c.row_group = fitting[0].rows;
+    c.group = fitting[0].columns;
+  }
+  if (c.row_group == 0 || c.group == 0) {
+    if (known.empty()) return wrong + ", which fit several sizes of blocks, and the configuration has none";
+    return wrong + (fitting.empty() ? ", which are not those of the blocks in the configuration"
+                                    : ", which fit several blocks of the configuration");
+  }
   c.scales.rows = stacks * a;
   c.scales.columns = b;
   return {};

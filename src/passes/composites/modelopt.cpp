@@ -5,13 +5,13 @@
 namespace stele::inline v0::detail::composites {
 
 std::string Recogniser::quant_algo(const std::string& layer) const {
-  const auto all = config_.at("quant_algo").to<std::string>();
-  if (!all || *all != "MIXED_PRECISION") return all ? *all : std::string();
-  const Value* const layers = config_.find("quantized_layers");
+  const LayerSettings all = configuration_.of_all();
+  const auto algo = all.get<std::string>("quant_algo");
+  if (!algo || *algo != "MIXED_PRECISION") return algo.value_or("");
+  const Value* const layers = all.find("quantized_layers");
   const Value* const own = layers != nullptr ? layers->find(layer) : nullptr;
-  const auto algo =
-      own != nullptr ? own->at("quant_algo").to<std::string>() : Result<std::string>(Error(Errc::missing));
-  return algo ? *algo : std::string();
+  const Value* const name = own != nullptr ? own->find("quant_algo") : nullptr;
+  return name != nullptr && name->as_string() != nullptr ? *name->as_string() : std::string();
 }
 
 Status Recogniser::modelopt_bytes(const std::string& stem) {

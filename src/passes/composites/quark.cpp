@@ -7,10 +7,10 @@
 namespace stele::inline v0::detail::composites {
 
 const Value* Recogniser::quark_weight(const std::string& layer) const {
-  const auto method = config_.at("quant_method").to<std::string>();
-  if (!method || *method != "quark") return nullptr;
-  const Value* config = config_.find("global_quant_config");
-  const Value* const layers = config_.find("layer_quant_config");
+  const LayerSettings all = configuration_.of_all();
+  if (all.get<std::string>("quant_method") != "quark") return nullptr;
+  const Value* config = all.find("global_quant_config");
+  const Value* const layers = all.find("layer_quant_config");
   if (layers != nullptr && layers->as_map() != nullptr) {
     for (const auto& [pattern, own] : *layers->as_map()) {
       if (matches(pattern, layer)) config = &own;
@@ -37,7 +37,7 @@ Status Recogniser::quark_words(const std::string& stem) {
     const auto found = in.at(key).to<std::string>();
     return found && *found == text;
   };
-  const Value* const exported = config_.find("export");
+  const Value* const exported = configuration_.of_all().find("export");
   const bool has_sign = is(*weight, "dtype", "int4");
   if (!has_sign && !is(*weight, "dtype", "uint4")) return add(stem, c, "a dtype other than int4 and uint4");
   if (exported != nullptr && is(*exported, "pack_method", "order")) return add(stem, c, "the pack_method order");

@@ -1,8 +1,9 @@
 // Finds the parts of quantized weights by their names, dtypes and shapes. Layouts: docs/guide/quantized-checkpoints.md.
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
-#include "json/json.hpp"
 #include "passes/composites/recogniser.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
@@ -14,19 +15,29 @@
 namespace stele::inline v0 {
 namespace detail::composites {
 
-Recogniser::Recogniser(const Snapshot& snapshot, Items items, const Value& config)
+namespace {
+
+/// Returns the names below which there are tensors.
+std::set<std::string_view> layers_of(const Items& items) {
+  std::set<std::string_view> names;
+  for (const Item& item : items.list) {
+    const std::size_t dot = item.path.rfind('.');
+    if (dot != item.path.npos) names.insert(std::string_view(item.path).substr(0, dot));
+  }
+  return names;
+}
+
+}  // namespace
+
+Recogniser::Recogniser(const Snapshot& snapshot, Items items, const Value& config, Orientation orientation)
     : snapshot_(snapshot),
       items_(std::move(items)),
       index_(items_.list),
-      config_(config),
-      claimed_(snapshot.leaf_count()) {
+      configuration_(config, [layers = layers_of(items_)](std::string_view name) { return layers.contains(name); }),
+      claimed_(snapshot.leaf_count()),
+      orientation_(orientation) {
   for (const Item& i : items_.list) {
     if (i.target) tied_.insert(*i.target);
-  }
-  if (const Value::Map* const all = config.as_map()) {
-    for (const auto& [key, value] : *all) {
-      if (value.as_map() != nullptr) config_layers_.emplace(key, &value);
-    }
   }
   const auto text = snapshot.metadata().find("_quantization_metadata");
   if (text == snapshot.metadata().end()) return;
@@ -135,26 +146,30 @@ bool may_have_parts(const Snapshot& snapshot) {
 
 /// Returns the part of a configuration that describes the quantization.
 Value inner(Value config) {
-  for (const char* const key : {config_key, "quantization"}) {
-    if (const Value* const found = config.find(key)) return *found;
-  }
-  return config;
+  const auto path = quantization_path(config);
+  return path.empty() ? std::move(config) : Value(at_path(config, path));
+}
+
+Orientation orientation_of(const Value& config) {
+  return model_with_conv1d(config).empty() ? Orientation::rows : Orientation::columns;
+}
+
+Result<Snapshot> join(const Snapshot& snapshot, const Value& quantization, Orientation orientation) {
+  auto items = Items::of(snapshot);
+  if (!items) return snapshot;  // too many names
+  return Recogniser(snapshot, *std::move(items), quantization, orientation).run();
 }
 
 /// Returns the content of a JSON file; null if there is none, or none that can be understood. Errors: io.
 Result<Value> json_of(const Bundle& bundle, const char* name) {
   constexpr std::uint64_t max_bytes = std::uint64_t{4} << 20;
-  constexpr std::size_t max_memory = std::size_t{16} << 20;
   STELE_TRY_ASSIGN(const bool exists, bundle.contains(name));
   if (!exists) return Value();
   STELE_TRY_ASSIGN(const SourcePtr file, bundle.open(name));
   if (file->size() > max_bytes) return Value();
   std::string text(static_cast<std::size_t>(file->size()), '\0');
   STELE_TRY(file->read_at(0, std::as_writable_bytes(std::span(text))));
-  json::Reader in(text);
-  Value value;
-  const bool read = json::read_value(in, value, max_memory) && in.finish();
-  return read ? std::move(value) : Value();
+  return parse_config(text);
 }
 
 }  // namespace
@@ -171,7 +186,7 @@ Result<Snapshot> joined(const Snapshot& snapshot, const std::vector<Scaled>& ten
   auto items = Items::of(snapshot);
   if (!items) return snapshot;  // too many names
   const Value no_configuration;
-  return Recogniser(snapshot, *std::move(items), no_configuration).run(tensors);
+  return Recogniser(snapshot, *std::move(items), no_configuration, Orientation::rows).run(tensors);
 }
 
 namespace {
@@ -184,10 +199,26 @@ Value own_configuration(const Snapshot& snapshot) {
   return parsed ? *std::move(parsed) : Value();
 }
 
-/// Joins parts, which makes names flat, unless they are nested.
-Result<Snapshot> joined_if_flat(const Snapshot& snapshot, const Value& config = {}) {
-  if (snapshot.flat()) return join_composites(snapshot, config);
-  return with_undecoded(snapshot, inner(config.is_null() ? own_configuration(snapshot) : config));
+/// Returns ModelOpt's, or Mistral's, description in a file of its own; null if there is none.
+Result<Value> description_beside(const Bundle& bundle) {
+  for (const char* const name : {"hf_quant_config.json", "params.json"}) {
+    STELE_TRY_ASSIGN(const Value config, json_of(bundle, name));
+    const Value* const found = config.find("quantization");
+    if (found != nullptr && found->as_map() != nullptr) return *found;
+  }
+  return Value();
+}
+
+/// Joins the parts, unless names are nested: joining makes them flat.
+Result<Snapshot> recognised(const Snapshot& snapshot, const Value& quantization, Orientation orientation) {
+  if (!snapshot.flat() || !may_have_parts(snapshot)) return with_undecoded(snapshot, quantization);
+  STELE_TRY_ASSIGN(const Snapshot all, join(snapshot, quantization, orientation));
+  return with_undecoded(all, quantization);
+}
+
+Result<Snapshot> joined_if_flat(const Snapshot& snapshot) {
+  if (snapshot.flat()) return join_composites(snapshot);
+  return with_undecoded(snapshot, inner(own_configuration(snapshot)));
 }
 
 }  // namespace
@@ -197,19 +228,28 @@ Result<Snapshot> joined(const Snapshot& snapshot, const Source& source) {
   if (!configured && !may_have_codes(snapshot) && !may_have_parts(snapshot)) return snapshot;
   const auto bundle = source.bundle();
   if (bundle == nullptr || configured) return joined_if_flat(snapshot);
-  for (const char* const name : {"config.json", "quantize_config.json", "hf_quant_config.json", "params.json"}) {
-    STELE_TRY_ASSIGN(const Value config, json_of(*bundle, name));
-    if (config.as_map() == nullptr) continue;
-    const bool own = std::string_view(name) == "quantize_config.json";  // of nothing else
-    if (!own && config.find(config_key) == nullptr && config.find("quantization") == nullptr) continue;
-    const Value quantization = inner(config);
-    STELE_TRY_ASSIGN(const Snapshot all, joined_if_flat(snapshot, quantization));
-    const bool found = has_composites(all) || has_undecoded(all);
-    if (!found || (!own && std::string_view(name) != "config.json")) return all;  // config.json has another form
-    STELE_TRY_ASSIGN(std::string text, to_json(quantization));
-    return with_metadata(all, {{config_key, std::move(text)}});
+  STELE_TRY_ASSIGN(const Value config, json_of(*bundle, "config.json"));
+  Value quantization;
+  if (const auto path = quantization_path(config); !path.empty()) quantization = at_path(config, path);
+  if (quantization.is_null()) {
+    STELE_TRY_ASSIGN(quantization, json_of(*bundle, "quantize_config.json"));
   }
-  return joined_if_flat(snapshot);
+  const bool of_hub = quantization.as_map() != nullptr;  // in the form of config.json
+  if (!of_hub) {
+    STELE_TRY_ASSIGN(quantization, description_beside(*bundle));
+  }
+  if (quantization.as_map() == nullptr && config.as_map() == nullptr) return joined_if_flat(snapshot);
+  const std::string type = model_with_conv1d(config);
+  const bool known = config.find(model_type_key) != nullptr;
+  STELE_TRY_ASSIGN(const Snapshot all,
+                   recognised(snapshot, quantization, known ? orientation_of(config) : Orientation::open));
+  if (!has_composites(all) && !has_undecoded(all)) return all;
+  std::map<std::string, std::string> added;
+  if (of_hub) {
+    STELE_TRY_ASSIGN(added[config_key], to_json(quantization));
+  }
+  if (!type.empty()) added[model_type_key] = type;
+  return added.empty() ? all : with_metadata(all, std::move(added));
 }
 
 }  // namespace detail::composites
@@ -218,12 +258,18 @@ namespace comp = detail::composites;
 
 Result<Snapshot> join_composites(const Snapshot& snapshot, const Value& config) {
   return detail::guarded([&]() -> Result<Snapshot> {
-    const Value own = comp::inner(config.is_null() ? comp::own_configuration(snapshot) : config);
-    if (!comp::may_have_parts(snapshot)) return comp::with_undecoded(snapshot, own);
-    auto items = detail::Items::of(snapshot);
-    if (!items) return snapshot;  // too many names
-    STELE_TRY_ASSIGN(const Snapshot all, comp::Recogniser(snapshot, *std::move(items), own).run());
-    return comp::with_undecoded(all, own);
+    const Value own = config.is_null() ? comp::own_configuration(snapshot) : config;
+    const auto& metadata = snapshot.metadata();
+    Value model = own;  // whole configurations name the kind of model
+    if (const auto type = metadata.find(comp::model_type_key);
+        type != metadata.end() && own.find(comp::model_type_key) == nullptr) {
+      model = Value(Value::Map{{comp::model_type_key, Value(type->second)}});
+    }
+    const auto orientation = model.as_map() != nullptr ? comp::orientation_of(model) : comp::Orientation::open;
+    const Value quantization = comp::inner(own);
+    if (!comp::may_have_parts(snapshot)) return comp::with_undecoded(snapshot, quantization);
+    STELE_TRY_ASSIGN(const Snapshot all, comp::join(snapshot, quantization, orientation));
+    return comp::with_undecoded(all, quantization);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "passes/composites/composite.hpp"
+#include "passes/composites/configuration.hpp"
 #include "passes/composites/tables.hpp"
 #include "snapshot/items.hpp"
 #include "stele/snapshot.hpp"
@@ -29,9 +31,12 @@ inline bool is_float8(DType d) {
 }
 inline bool is_word(DType d) { return d == DType::i32 || d == DType::u32; }
 
+/// How a model stores the weights of the layers that some of its kind store as [inputs, outputs].
+enum class Orientation : std::uint8_t { rows, columns, open };
+
 class Recogniser {
  public:
-  Recogniser(const Snapshot& snapshot, Items items, const Value& config);
+  Recogniser(const Snapshot& snapshot, Items items, const Value& config, Orientation orientation);
   Result<Snapshot> run();
   Result<Snapshot> run(const std::vector<Scaled>& tensors);
 
@@ -80,13 +85,41 @@ class Recogniser {
   Status add(const std::string& stem, Made made, std::string_view why = {});
   /// Returns a table of a file; most files have the same for all weights.
   TablePtr table_of(const std::vector<float>& numbers);
+  /// Gives the weight of a layer the orientation that the unquantized model has. Returns what is wrong.
+  std::string set_orientation(const std::string& stem, Composite& c) const;
+  /// Returns what `plan` makes of the settings that a layer may have, if all that fit make the same; else sets `why`.
+  /// `plan(settings, made)` returns what is wrong.
+  template <class Plan, class F>
+  std::optional<Plan> only_plan(std::string_view layer, std::string& why, const F& plan) {
+    std::optional<Plan> only;
+    for (const LayerSettings& s : configuration_.of(layer)) {
+      Plan made;
+      std::string wrong = plan(s, made);
+      if (!wrong.empty()) {
+        if (why.empty()) why = std::move(wrong);
+      } else if (only && !(*only == made)) {
+        why = "the configuration leaves open which settings the layer has";
+        return std::nullopt;
+      } else {
+        only = std::move(made);
+      }
+    }
+    if (only) why.clear();
+    return only;
+  }
+
+  /// Returns true for a layer that ComfyUI describes.
+  bool is_comfy(const std::string& weight) const;
+  /// Returns true if the scales of a weight with groups of 16 or 32 elements are in tiles.
+  bool in_tiles(const std::string& stem) const;
 
   // --- grids.cpp ---
 
   /// Sets the matrix of a weight: leading axes are a stack.
   static void set_shape(Composite& c, std::span<const Extent> shape);
-  /// Sets the groups of a grid of scales, [stacks..., a, b] for a weight [stacks..., N, K]. Returns what is wrong.
-  std::string set_grid(Composite& c, std::uint32_t scales, std::span<const std::uint64_t> block);
+  /// Sets the groups of a grid of scales, [stacks..., a, b] for a weight [stacks..., N, K]: the only one of the known
+  /// blocks that fits, or the only size that fits. Returns what is wrong.
+  std::string set_grid(Composite& c, std::uint32_t scales, std::span<const Block> known);
   /// Sets the dtype of scales; bytes are those of `bytes`. Returns false if they are no numbers.
   bool set_dtype(Grid& scales, DType bytes = DType::f8_e8m0) const;
   /// Sets groups of `group` columns, whose scales are in tiles, if their number is that of whole tiles.
@@ -101,19 +134,6 @@ class Recogniser {
   std::string set_zeros(Composite& c, std::uint32_t zeros);
   std::string set_group_of(Composite& c, std::uint32_t groups);
 
-  // --- configuration.cpp ---
-
-  /// Returns the rows and columns of a block that has a scale; empty if the configuration does not say.
-  std::vector<std::uint64_t> block_size() const;
-  /// Returns true for a layer that ComfyUI describes.
-  bool is_comfy(const std::string& weight) const;
-  /// Returns true if the scales of a weight with groups of 16 or 32 elements are in tiles.
-  bool in_tiles(const std::string& stem) const;
-  /// Returns true if compressed-tensors before 0.18 wrote the file, which pads words.
-  bool before_dense_words() const;
-  /// Returns the weights' entry of compressed-tensors' groups, if there is one group.
-  const Value* first_weights() const;
-
   // --- linear.cpp ---
 
   /// Integers of 8 or 4 bits with scales of f32 for all, or for each index of an axis (ONNX's DequantizeLinear).
@@ -121,6 +141,8 @@ class Recogniser {
 
   // --- float8.cpp ---
 
+  /// Returns the blocks that the configuration, or the metadata of torchao, has for a weight.
+  std::vector<Block> blocks_of(const std::string& stem, std::string_view codes);
   /// 8-bit floats or integers, with scales for the tensor, its rows, groups or blocks.
   Status scaled(const std::string& stem, Suffixes suffixes, std::string_view scheme);
   /// What a `weight_scale` belongs to: 8-bit numbers, or bytes and words of smaller ones.
@@ -145,11 +167,15 @@ class Recogniser {
   Status packed_words(const std::string& stem);
   /// GPTQ and AWQ: codes in words, transposed.
   Status words(const std::string& stem);
+  /// Returns the zero point that the first weight of so many bits stores throughout; nullopt if it has several.
+  Result<std::optional<unsigned>> stored_zero(std::uint32_t zeros, unsigned bits, std::uint64_t count);
 
   // --- bitsandbytes.cpp ---
 
   /// bitsandbytes' 4 bits: codes of a table, and the largest number of each block, which may be quantized, too.
   Status bitsandbytes(const std::string& stem);
+  /// Returns why codes of 8 bits are not stored row by row; bitsandbytes before 0.45 had layouts of GPUs.
+  Result<std::string> other_order(const std::string& stem) const;
   /// bitsandbytes' 8 bits: a row has the scale SCB / 127.
   Status bitsandbytes_8(const std::string& stem);
 
@@ -191,15 +217,16 @@ class Recogniser {
   const Snapshot& snapshot_;
   Items items_;
   ItemIndex index_;
-  const Value& config_;
+  Configuration configuration_;
   std::set<std::string> comfy_;                                    // layers that ComfyUI describes
-  std::map<std::string_view, const Value*> config_layers_;         // of MLX: the settings of layers
   std::map<std::uint32_t, std::pair<std::string, Made>> made_at_;  // leaf of the codes -> name, tensor
   std::vector<bool> claimed_;                                      // leaves that are parts
   std::set<std::string> tied_;                                     // paths that have a second name
   std::vector<std::string> notes_;
   std::size_t note_count_ = 0;
   std::vector<TablePtr> tables_;
+  Orientation orientation_;
+  std::map<unsigned, std::optional<unsigned>> stored_zeros_;  // of GPTQ, by bits; nullopt: different ones
 };
 
 }  // namespace stele::inline v0::detail::composites

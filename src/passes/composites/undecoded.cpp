@@ -158,19 +158,22 @@ std::string joined_name(std::string_view stem, std::string_view ending) {
   return std::string(stem).append(ending);
 }
 
-/// Returns the scheme that a configuration names, with its variant.
+std::string text_in(const Value& config, const char* key) {
+  const Value* const found = config.find(key);
+  const std::string* const text = found != nullptr ? found->as_string() : nullptr;
+  return text != nullptr ? *text : std::string();
+}
+
+/// Returns the scheme that a configuration names, with its variant; empty if it is no description of one.
 std::string scheme_in(const Value& config) {
-  const auto text = [&](const char* key) {
-    const Value* const found = config.find(key);
-    const std::string* const value = found != nullptr ? found->as_string() : nullptr;
-    return value != nullptr ? *value : std::string();
-  };
-  std::string scheme = text("quant_method");
-  for (const char* const key : {"quant_algo", "format", "checkpoint_format", "qformat_weight", "quant_type"}) {
-    const std::string variant = text(key);
-    if (variant.empty() || variant == scheme) continue;
-    scheme += (scheme.empty() ? "" : " ") + variant;
-    break;
+  std::string scheme;
+  for (const char* const key : {"quant_method", "quant_algo", "qformat_weight"}) {
+    if (scheme.empty()) scheme = text_in(config, key);
+  }
+  if (scheme.empty()) return scheme;
+  for (const char* const key : {"quant_algo", "format", "checkpoint_format", "quant_type"}) {
+    const std::string variant = text_in(config, key);
+    if (!variant.empty() && variant != scheme) return scheme + " " + variant;
   }
   return scheme;
 }
@@ -180,7 +183,7 @@ class Finder {
   Finder(const Snapshot& snapshot, const Value& config)
       : snapshot_(snapshot),
         names_(snapshot),
-        described_(config.as_map() != nullptr && !config.as_map()->empty()),
+        described_(!scheme_in(config).empty() || config.find("group_size") != nullptr),
         configured_(scheme_in(config)),
         schemes_(snapshot.leaf_count()) {}
 

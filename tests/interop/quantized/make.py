@@ -19,6 +19,7 @@ tensors (the order of a file's metadata may differ). All schemes take one or two
 Packages (Python 3.11, CPU only; --no-deps keeps CUDA out):
     pip install torch==2.15.0 numpy==2.4.6 safetensors==0.8.0 transformers==5.24.0 compressed-tensors==0.20.0
                 accelerate==1.15.0 mlx==0.32.4 mlx-cpu==0.32.4
+    pip install --no-deps auto-round==0.16.1 py-cpuinfo
     pip install --no-deps torchao==0.18.0 bitsandbytes==0.50.2 autoawq==0.2.9 mlx-lm==0.32.2 comfy-kitchen==0.2.40
                 hqq==0.2.8.post1 einops termcolor optimum-quanto==0.2.7 amd-quark==0.13 onnx onnxslim
                 nvidia-modelopt==0.47.0 omegaconf antlr4-python3-runtime==4.9.3 pulp scipy nvidia-ml-py ninja
@@ -477,6 +478,14 @@ def ct_mixed(folder):
     return ct_save(folder, llama(hidden=128, inter=128), {"group_0": attention, "group_1": mlp})
 
 
+@scheme("ct_mixed_block")
+def ct_mixed_block(folder):
+    """Integers in words, and blocks of FP8 of which the last is incomplete, so that several sizes fit their number."""
+    block = ct_weights(num_bits=8, type="float", strategy="block", block_structure=[48, 64])
+    integers = preset("W4A16") | {"targets": ["re:.*self_attn.*"]}
+    return ct_save(folder, llama(hidden=128, inter=80), {"group_0": integers, "group_1": block | {"targets": ["Linear"]}})
+
+
 @scheme("ct_old_pack3", bits=3, symmetric=True)
 @scheme("ct_old_pack3_asym", bits=3, symmetric=False, hidden=60, inter=120, group=20)
 @scheme("ct_old_pack4_actorder_group", bits=4, symmetric=True, order=True)
@@ -688,15 +697,32 @@ def awq(folder, group, **sizes):
 
 # ---------------------------------------------------------------- 5. bitsandbytes
 
-def quantize_by_transformers(folder, config, **sizes):
+def gpt2(dtype=BF16, seed=7):
+    """A GPT2LMHeadModel with seeded weights: its Conv1D store weights as [inputs, outputs]."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=48, n_positions=32, n_embd=64, n_layer=1, n_head=2, dtype=dtype))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(fill(name, tuple(parameter.shape), generator))
+    return model.to(dtype).eval()
+
+
+def quantize_by_transformers(folder, config, model=None, **sizes):
     """Loads a plain model with a quantization_config, and saves what transformers made of it."""
     from transformers import AutoModelForCausalLM
     with tempfile.TemporaryDirectory() as plain:
-        llama(**sizes).save_pretrained(plain)
+        (model() if model else llama(**sizes)).save_pretrained(plain)
         model = AutoModelForCausalLM.from_pretrained(plain, quantization_config=config, device_map="cpu",
                                                      dtype=sizes.get("dtype", BF16))
     model.save_pretrained(folder)
     return model
+
+
+def as_unquantized(name, weight):
+    """transformers transposes the weights of Conv1D before it quantizes them."""
+    conv1d = name.split(".")[-2] in ("c_attn", "c_proj", "c_fc")
+    return weight.t().contiguous() if conv1d else weight
 
 
 @scheme("bnb_nf4", kind="nf4")
@@ -706,6 +732,7 @@ def quantize_by_transformers(folder, config, **sizes):
 @scheme("bnb_nf4_edges", kind="nf4", nested=True, hidden=72, inter=100)
 @scheme("bnb_nf4_bf16_storage", kind="nf4", storage=BF16)
 @scheme("bnb_nf4_f32_bias", kind="nf4", dtype=F32, bias=True)
+@scheme("bnb_gpt2_nf4", kind="nf4", nested=True, model=gpt2)
 def bnb_4bit(folder, kind, nested=False, storage=torch.uint8, **sizes):
     from bitsandbytes.functional import QuantState, dequantize_4bit
     from transformers import BitsAndBytesConfig
@@ -724,12 +751,13 @@ def bnb_4bit(folder, kind, nested=False, storage=torch.uint8, **sizes):
         for target, dtype in (expected, None), (expected_f32, F32):
             state = QuantState.from_dict(dict(parts), device="cpu")
             state.dtype = dtype or state.dtype
-            target[name] = dequantize_4bit(tensors[name], state)
+            target[name] = as_unquantized(name, dequantize_4bit(tensors[name], state))
     return expected, expected_f32
 
 
 @scheme("bnb_int8")
 @scheme("bnb_int8_untied_f16", tied=False, dtype=F16)
+@scheme("bnb_gpt2_int8", model=gpt2)
 def bnb_int8(folder, **sizes):
     from bitsandbytes.functional import int8_vectorwise_dequant
     from transformers import BitsAndBytesConfig
@@ -738,8 +766,52 @@ def bnb_int8(folder, **sizes):
     expected_f32 = {}
     for name, parts in modules.items():
         key = name + ".weight"
-        expected_f32[key] = int8_vectorwise_dequant(expected[key], parts["SCB"])
+        expected_f32[key] = as_unquantized(key, int8_vectorwise_dequant(expected[key], parts["SCB"]))
         expected[key] = expected_f32[key].to(sizes.get("dtype", BF16))
+    return expected, expected_f32
+
+
+# ---------------------------------------------------------------- auto-round
+
+@scheme("auto_round4", bits=4)
+@scheme("auto_round5", bits=5)
+@scheme("auto_round3_zp", bits=3, packing="auto_round:auto_gptq")
+@scheme("auto_round_mixed", bits=4, packing="auto_round:auto_gptq",
+        extra={"model.layers.0.self_attn.k_proj": {"bits": 8, "group_size": 64}, ".*down_proj.*": {"bits": 2}})
+def auto_round(folder, bits, packing="auto_round", extra=None):
+    """Asymmetric, in groups of 32. auto-round packs; its layer multiplies the identity by what it decodes."""
+    import re
+    if packing == "auto_round":
+        from auto_round_extension.torch.qlinear_torch import QuantLinear
+    else:
+        from auto_round_extension.torch.qlinear_torch_zp import QuantLinear
+    model = llama()
+    expected, expected_f32 = state_of(model), {}
+    tensors = dict(expected)
+    for name, module in linears(model):
+        own = next((value for key, value in (extra or {}).items() if re.search(key, name)), {})
+        width, group = own.get("bits", bits), own.get("group_size", 32)
+        weight = module.weight.detach().float()
+        groups = weight.unflatten(1, (-1, group))
+        low, high = groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
+        scale = ((high - low) / (2 ** width - 1)).clamp(min=1e-5).to(F16).float()
+        zero = (-low / scale).round().clamp(0, 2 ** width - 1)
+        layer = QuantLinear(width, group, module.in_features, module.out_features, False, weight_dtype=BF16)
+        layer.device = "cpu"
+        plain = torch.nn.Linear(module.in_features, module.out_features, bias=False)
+        plain.weight.data = weight
+        layer.pack(plain, scale, zero, None)
+        parts = layer.state_dict()
+        tensors.pop(name + ".weight")
+        tensors |= {f"{name}.{part}": parts[part] for part in ("qweight", "qzeros", "scales")}
+        layer.scales = layer.scales.float()
+        expected_f32[name + ".weight"] = layer(torch.eye(module.in_features)).t().contiguous()
+        expected[name + ".weight"] = expected_f32[name + ".weight"].to(BF16)
+    save(folder, tensors)
+    write_config(folder, model.config, {
+        "bits": bits, "group_size": 32, "sym": False, "data_type": "int", "quant_method": "auto-round",
+        "packing_format": packing, "block_name_to_quantize": "model.layers", "autoround_version": "0.16.1",
+        **({"extra_config": extra} if extra else {})})
     return expected, expected_f32
 
 
