@@ -192,6 +192,7 @@ void Configuration::add_aliases(const std::function<bool(std::string_view)>& is_
 
 std::vector<LayerSettings> Configuration::settings(const std::vector<const Value*>& owners) const {
   std::vector<LayerSettings> all;
+  all.reserve(owners.size());
   static const LayerSettings::Index none;
   for (const Value* const own : owners) all.emplace_back(own, whole_ && own != nullptr ? none : all_);
   if (all.empty()) all.push_back(of_all());
