@@ -225,6 +225,7 @@ def hash(  # noqa: A001
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     threads: int = 0,
 ) -> str:
     """Returns a digest of all tensors, which does not depend on the format: ``stele hash --total``.
@@ -245,6 +246,7 @@ def hashes(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     threads: int = 0,
 ) -> dict[str, str]:
     """Returns the digest of each tensor: ``stele hash``."""
@@ -315,6 +317,7 @@ def report(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     threads: int = 0,
 ) -> None:
     """Writes a page of HTML: sizes, histograms, and with `b` the differences: ``stele report``."""
@@ -331,6 +334,7 @@ def repair(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     threads: int = 0,
 ) -> dict[str, Any]:
     """Writes what is whole of a damaged file: ``stele repair``. Returns the document of ``--json``."""

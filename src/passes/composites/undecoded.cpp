@@ -173,7 +173,7 @@ std::string scheme_in(const Value& config) {
   if (scheme.empty()) return scheme;
   for (const char* const key : {"quant_algo", "format", "checkpoint_format", "quant_type"}) {
     const std::string variant = text_in(config, key);
-    if (!variant.empty() && variant != scheme) return scheme + " " + variant;
+    if (!variant.empty() && variant != scheme) return scheme.append(" ").append(variant);
   }
   return scheme;
 }
