@@ -724,6 +724,38 @@ TEST_CASE("composites: quantized weights of Conv1D have the orientation of the m
   CHECK(open.leaf_count() == 2);
   CHECK(open.notes().size() == 1);
 
+  // In bands, whose pieces are whole units of 64 bytes.
+  constexpr std::size_t outputs = 50, inputs = 50001;
+  Parts large;
+  std::vector<std::int8_t> codes(outputs * inputs);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::int8_t>(i * 7919 >> 3);
+  large.add<std::int8_t>("c_fc.weight", DType::i8, {outputs, inputs}, codes)
+      .add<float>("c_fc.SCB", DType::f32, {outputs}, std::vector<float>(outputs, 127));
+  const LeafView leaf = good(join_composites(large.finish(), config("gpt2"))).leaf(0);
+  struct Check final : PieceSink {
+    std::vector<float> all;
+    bool whole = true, good = true;
+    Status piece(std::span<const std::byte> bytes) override {
+      good = good && whole;
+      whole = bytes.size() % 64 == 0;
+      all.resize(all.size() + bytes.size() / sizeof(float));
+      std::memcpy(all.data() + all.size() - bytes.size() / sizeof(float), bytes.data(), bytes.size());
+      return {};
+    }
+  } check;
+  ReadContext context;
+  good(leaf.stream(check, context));
+  CHECK(check.good);
+  REQUIRE(check.all.size() == codes.size());
+  bool same = true;
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    same = same && std::round(check.all[i]) == codes[i % outputs * inputs + i / outputs];
+  CHECK(same);
+  std::vector<float> part(1000);  // from the middle of a row, over the border of two bands
+  const std::size_t first = std::size_t{2} << 20;
+  good(leaf.read((first - 500) * sizeof(float), std::as_writable_bytes(std::span(part))));
+  CHECK(std::equal(part.begin(), part.end(), check.all.begin() + first - 500));
+
   // The orientation goes through every file; parts stay as they are.
   const TempDir dir;
   const Snapshot model = opened("bnb_gpt2_int8");

@@ -372,33 +372,38 @@ template <class Put>
 Status decode_transposed(const Composite& c, std::uint64_t first, std::uint64_t end, ReadContext& context,
                          const Put& put) {
   constexpr std::uint64_t band_elements = std::uint64_t{2} << 20;
+  constexpr std::size_t capacity = ReadContext::piece_size / sizeof(float), unit = 64 / sizeof(float);
   const std::uint64_t inner_rows = c.shape[1], inner_columns = c.shape[0];
   const std::uint64_t band = std::max<std::uint64_t>(1, band_elements / inner_rows);
   std::vector<float> numbers;
+  std::size_t kept = 0;  // of the band before: pieces are whole units
   while (first < end) {
     const std::uint64_t begin = first / inner_rows;
     const std::uint64_t stop = std::min({inner_columns, begin + band, (end + inner_rows - 1) / inner_rows});
-    numbers.resize(static_cast<std::size_t>((stop - begin) * inner_rows));
+    numbers.resize(kept + static_cast<std::size_t>((stop - begin) * inner_rows));
     std::uint64_t row = 0, column = 0;
     STELE_TRY(decode_range(c, 0, c.size(), context, [&](std::span<const std::byte> bytes) -> Status {
       for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
         if (column >= begin && column < stop) {
-          std::memcpy(&numbers[static_cast<std::size_t>((column - begin) * inner_rows + row)], bytes.data() + at,
+          std::memcpy(&numbers[kept + static_cast<std::size_t>((column - begin) * inner_rows + row)], bytes.data() + at,
                       sizeof(float));
         }
         if (++column == inner_columns) column = 0, ++row;
       }
       return {};
     }));
-    auto rest =
-        std::as_bytes(std::span(numbers)).subspan(static_cast<std::size_t>(first - begin * inner_rows) * sizeof(float));
-    rest = rest.first(static_cast<std::size_t>(std::min(end, stop * inner_rows) - first) * sizeof(float));
-    first += rest.size() / sizeof(float);
-    while (!rest.empty()) {
-      const auto piece = rest.first(std::min<std::size_t>(rest.size(), ReadContext::piece_size));
-      STELE_TRY(put(piece));
-      rest = rest.subspan(piece.size());
+    const auto skipped = static_cast<std::size_t>(first - begin * inner_rows);  // of the first band
+    const std::uint64_t next = std::min(end, stop * inner_rows);
+    auto rest = std::span(numbers).subspan(skipped, kept + static_cast<std::size_t>(next - first));
+    first = next;
+    while (rest.size() >= unit || (first == end && !rest.empty())) {
+      std::size_t n = std::min(rest.size(), capacity);
+      if (first != end) n -= n % unit;
+      STELE_TRY(put(std::as_bytes(rest.first(n))));
+      rest = rest.subspan(n);
     }
+    kept = rest.size();
+    std::copy(rest.begin(), rest.end(), numbers.begin());
   }
   return {};
 }
