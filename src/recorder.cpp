@@ -28,6 +28,7 @@
 #include "snapshot/properties.hpp"
 #include "snapshot/side_files.hpp"
 #include "snapshot/skipped.hpp"
+#include "snapshot/undecoded.hpp"
 #include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/expansion.hpp"
@@ -210,6 +211,24 @@ void report_lost_kinds(const Snapshot& snapshot, const Capabilities& can, Report
   }
 }
 
+/// Refuses a save that would take codes and scales that are not decoded for numbers. Others copy them, with rows.
+Result<Snapshot> with_codes_kept(const Format& format, const PrecisionSpec& precision, const Snapshot& snapshot,
+                                 Report& report) {
+  if (!has_undecoded(snapshot)) return snapshot;
+  if (snapshot.metadata().contains(delta_key)) return without_undecoded(snapshot);  // its tensors are XORs
+  const Capabilities& can = format.capabilities();
+  const bool keeps = can.composites || (can.keeps != nullptr && can.keeps(graph_part));
+  if (!keeps || !(precision == PrecisionSpec())) STELE_TRY(check_decoded(snapshot));
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    if (const std::string_view scheme = undecoded(leaf); !scheme.empty()) {
+      report.add(Report::What::quantized, leaf.path(),
+                 "a part of a weight of " + std::string(scheme) + ", which is not decoded: copied as it is");
+    }
+  }
+  return without_undecoded(snapshot);
+}
+
 /// Returns the part of the snapshot that the format can store. Without `allow_loss`, returns an error with the first
 /// unsupported node and the number of further ones.
 Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string_view file, bool allow_loss,
@@ -388,6 +407,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   }
   STELE_TRY(check_expansion(snapshot));
   STELE_TRY(check_places(format, snapshot, options.allow_loss, report));
+  STELE_TRY_ASSIGN(snapshot, with_codes_kept(format, precision, snapshot, report));
   STELE_TRY_ASSIGN(snapshot, read_through(snapshot, options.transfer));
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
   STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, {}, UINT64_MAX));

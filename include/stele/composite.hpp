@@ -64,7 +64,16 @@ STELE_EXPORT Result<Snapshot> quantize_weights(const Snapshot& snapshot, const W
 /// `config.json`, or its `quantization_config`), else the metadata `quantization_config`. Parts that are incomplete, or
 /// contradict each other, stay tensors; Snapshot::notes() has a line for each. Reads small parts (shapes, JSON) at
 /// once. Errors: io.
+///
+/// Tensors that look like codes and scales (by their names beside each other, or because the configuration names a
+/// scheme), and are no parts of a scheme that is read, get the annotation `undecoded`: the name of the scheme. They are
+/// copied as they are, with a row `quantized` in the report of a save. What would take them for numbers is an error:
+/// another precision, a format that does not keep parts (unsupported); for codes also a field of floats
+/// (dtype_mismatch).
 STELE_EXPORT Result<Snapshot> join_composites(const Snapshot& snapshot, const Value& config = {});
+
+/// Removes that annotation: codes and scales that are not decoded are numbers like others.
+STELE_EXPORT Snapshot raw_codes(const Snapshot& snapshot);
 
 /// Returns the snapshot with the parts of composite tensors in their places.
 STELE_EXPORT Result<Snapshot> split_composites(const Snapshot& snapshot);

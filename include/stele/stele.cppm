@@ -91,10 +91,11 @@ using v0::append_segment, v0::apply_delta, v0::attributes, v0::bits, v0::block_s
     v0::named, v0::nest, v0::no_index, v0::node_kind_count, v0::num_params, v0::open, v0::open_checkpoint,
     v0::open_file, v0::open_folder, v0::operation_hash, v0::ordered, v0::overlay, v0::own_bytes, v0::parse_json,
     v0::parse_layout, v0::part, v0::quantization_key, v0::quantize, v0::quantize_blocks, v0::quantize_weights,
-    v0::read_ahead, v0::record_of, v0::recover, v0::rename, v0::reshape, v0::schema_of, v0::snapshot_of, v0::split,
-    v0::split_composites, v0::spool, v0::summary, v0::swap_unit, v0::tensor_traits, v0::to_json, v0::to_string,
-    v0::to_text, v0::transpose, v0::unexpanded, v0::unreadable_reason, v0::updater_state_keys, v0::value_at, v0::verify,
-    v0::weights_digest, v0::with_metadata, v0::with_precision, v0::with_prefix, v0::with_properties;
+    v0::raw_codes, v0::read_ahead, v0::record_of, v0::recover, v0::rename, v0::reshape, v0::schema_of, v0::snapshot_of,
+    v0::split, v0::split_composites, v0::spool, v0::summary, v0::swap_unit, v0::tensor_traits, v0::to_json,
+    v0::to_string, v0::to_text, v0::transpose, v0::unexpanded, v0::unreadable_reason, v0::updater_state_keys,
+    v0::value_at, v0::verify, v0::weights_digest, v0::with_metadata, v0::with_precision, v0::with_prefix,
+    v0::with_properties;
 using v0::operator<<;  // the other operators are friends
 // stele/deltas/
 using v0::UpdateOptions, v0::apply_update, v0::is_update, v0::save_update;

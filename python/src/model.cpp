@@ -34,6 +34,7 @@ command::Opening opening_of(const nb::dict& options) {
       for (const nb::handle pattern : nb::cast<nb::sequence>(value)) opening.buffers.push_back(string_of(pattern));
     }
     if (name == "parts") opening.parts = nb::cast<bool>(value);
+    if (name == "raw") opening.raw = nb::cast<bool>(value);
     if (name == "ignore_checksums") opening.ignore_checksums = nb::cast<bool>(value);
   }
   return opening;
@@ -49,11 +50,13 @@ Result<Model> open_path(const std::string& path, const command::Opening& opening
       opening.part.empty() && !opening.ignore_checksums) {
     STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(**found, *source, options));
     if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
+    if (opening.raw) snapshot = raw_codes(snapshot);
     return Model(std::move(snapshot), {std::shared_ptr<const Format>(), *found});
   }
   STELE_TRY_ASSIGN(auto format, command::input_format(path, opening, options));
   STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(*format, path, options));
   if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
+  if (opening.raw) snapshot = raw_codes(snapshot);
   if (!opening.part.empty()) {
     STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
   }
@@ -70,6 +73,7 @@ Result<Model> open_source(const SourcePtr& source, const command::Opening& openi
   STELE_TRY_ASSIGN(const Format* const format, format_of_content(*source));
   STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(*format, source, options));
   if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
+  if (opening.raw) snapshot = raw_codes(snapshot);
   if (!opening.part.empty()) {
     STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
   }

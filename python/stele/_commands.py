@@ -128,6 +128,7 @@ def convert(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     optimizer: str | None = None,
     parameters: Path | None = None,
     buffers: str | Sequence[str] = (),
@@ -252,6 +253,7 @@ def hash(  # noqa: A001
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     threads: int = 0,
 ) -> str:
     """Returns a digest of all tensors, which does not depend on the format: ``stele hash --total``.
@@ -272,6 +274,7 @@ def hashes(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     threads: int = 0,
 ) -> dict[str, str]:
     """Returns the digest of each tensor: ``stele hash``."""
@@ -320,6 +323,7 @@ def split(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     threads: int = 0,
 ) -> list[str]:
     """Writes the parts of a file as files of their own: ``stele split``. Returns their paths.
@@ -344,6 +348,7 @@ def report(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     threads: int = 0,
 ) -> None:
     """Writes a page of HTML: sizes, histograms, and with `b` the differences: ``stele report``."""
@@ -360,6 +365,7 @@ def repair(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    raw: bool = False,
     threads: int = 0,
 ) -> dict[str, Any]:
     """Writes what is whole of a damaged file: ``stele repair``. Returns the document of ``--json``."""

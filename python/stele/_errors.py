@@ -195,6 +195,7 @@ _SPELLINGS = [
     ("save elsewhere, or pass FileSinkOptions::allow_nonatomic", "choose another name"),
     ("choose another name, or set FileSinkOptions::allow_nonatomic", "choose another name"),
     ("set LoadOptions::dequantize", "use stele.transforms.dequantize"),
+    ("call stele::raw_codes", "open the file with raw=True"),
     (", or raise max_name_bytes of GgufFormat", ""),
     ("read a FIFO or device as a stream, with stele::spool", "open the bytes that it contains"),
     ("pass it as standard input: - instead of the name", "open the bytes that it contains"),

@@ -711,7 +711,9 @@ class _Level(dict[str, Any]):
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-_FLAGS = {"append", "compress", "parts", "allow_loss", "allow_overflow", "overwrite", "dry_run", "ignore_checksums"}
+_FLAGS = {
+    "append", "compress", "parts", "raw", "allow_loss", "allow_overflow", "overwrite", "dry_run", "ignore_checksums",
+}
 _PATHS = {"names", "parameters"}
 _NUMBERS = {"threads"}
 _SIZES = {"limit", "shard"}
@@ -795,6 +797,7 @@ def open(  # noqa: A001
     limit: str | int | None = None,
     ignore_checksums: bool = False,
     parts: bool = False,
+    raw: bool = False,
     optimizer: str | None = None,
     parameters: str | os.PathLike[str] | None = None,
     buffers: str | Sequence[str] | None = None,
@@ -811,6 +814,8 @@ def open(  # noqa: A001
             elements.
         ignore_checksums: does not compare the checksums of a PyTorch file.
         parts: shows the codes, scales and zero points of quantized weights, as the file stores them.
+        raw: takes codes and scales of quantized weights that are not decoded (see ``notes``) for numbers; otherwise a
+            save at another precision, or to a format that does not keep such parts, is an error.
         optimizer, parameters, buffers: of PyTorch checkpoints, for ``checkpoint``: the path of the optimizer; the names
             in the order of ``parameters()``, as a file; patterns of the tensors that are no parameters.
 
@@ -827,6 +832,7 @@ def open(  # noqa: A001
         limit=limit,
         ignore_checksums=ignore_checksums,
         parts=parts,
+        raw=raw,
         optimizer=optimizer,
         parameters=parameters,
         buffers=buffers,

@@ -24,6 +24,7 @@ namespace {
 
 namespace json = detail::json;
 using detail::composites::config_key;
+using detail::composites::model_type_key;
 
 constexpr const char *config_name = "config.json", *adapter_config_name = "adapter_config.json";
 constexpr std::uint64_t max_config = std::uint64_t{16} << 20;  // bytes
@@ -123,14 +124,49 @@ void remove_member(std::string& text, std::string_view key) {
   }
 }
 
+/// The place of a value in a text.
+struct Place {
+  std::size_t begin = 0, size = 0;
+};
+
+/// Finds the value under these keys, the outermost first.
+std::optional<Place> place_of(std::string_view text, const std::vector<std::string>& path) {
+  Place at{0, text.size()};
+  for (const std::string& key : path) {
+    const std::string_view inner = text.substr(at.begin, at.size);
+    const auto members = members_of(inner);
+    const std::string_view found = members ? value_of(inner, *members, key) : std::string_view();
+    if (found.empty()) return std::nullopt;
+    at = {static_cast<std::size_t>(found.data() - text.data()), found.size()};
+  }
+  return at;
+}
+
+/// Removes the descriptions of a quantization from a configuration, but for one under `config_key`.
+void remove_quantization(std::string& text) {
+  constexpr int max_models = 16;  // that a model consists of; each is a pass over the text
+  for (int i = 0; i < max_models; ++i) {
+    auto paths = detail::composites::quantization_paths(detail::composites::parse_config(text));
+    std::erase_if(paths, [](const auto& path) { return path.size() == 1 && path[0] == config_key; });
+    if (paths.empty()) return;
+    std::vector<std::string> path = std::move(paths.front());
+    const std::string key = std::move(path.back());
+    path.pop_back();
+    const auto place = place_of(text, path);
+    std::string outer = place ? text.substr(place->begin, place->size) : std::string();
+    remove_member(outer, key);
+    if (!place || outer.size() == place->size) return;
+    text.replace(place->begin, place->size, outer);
+  }
+}
+
 /// Returns the configuration with this description of the quantization, or with none; all other bytes stay.
 std::string updated(std::string text, const std::string& quantization) {
-  const auto members = members_of(text);
-  if (!members) return text;
-  const std::string_view now = value_of(text, *members, config_key);
-  const std::string_view mlx = value_of(text, *members, "quantization");
-  if (!quantization.empty() && same_json(now.empty() ? mlx : now, quantization)) return text;
-  if (!mlx.empty()) remove_member(text, "quantization");
+  if (!members_of(text)) return text;
+  const auto path = detail::composites::quantization_path(detail::composites::parse_config(text));
+  const auto now = path.empty() ? std::nullopt : place_of(text, path);
+  if (now && same_json(std::string_view(text).substr(now->begin, now->size), quantization)) return text;
+  remove_quantization(text);
   if (quantization.empty()) {
     remove_member(text, config_key);
     return text;
@@ -195,7 +231,12 @@ Result<Configs> configs_for(const Snapshot& snapshot) {
     changed = made.text != old;
     made.text = with_dtype(std::move(made.text), snapshot);
   } else if (!quantization.empty()) {
-    made.text = "{\n  \"" + std::string(config_key) + "\": " + quantization + "\n}\n";
+    const auto type = snapshot.metadata().find(model_type_key);
+    if (type != snapshot.metadata().end()) {
+      STELE_TRY_ASSIGN(const std::string name, to_json(Value(type->second)));
+      made.text = "  \"" + std::string(model_type_key) + "\": " + name + ",\n";
+    }
+    made.text = "{\n" + made.text + "  \"" + std::string(config_key) + "\": " + quantization + "\n}\n";
   }
   for (const std::string_view name : other_configs) {
     if (changed && has(name)) made.left_out.emplace_back(name);
@@ -273,11 +314,13 @@ Result<Snapshot> HubFormat::open(SourcePtr source, const OpenContext& context) c
   STELE_TRY_ASSIGN(const bool configured, bundle->contains(config_name));
   if (configured && !data->metadata.contains(config_key)) {
     STELE_TRY_ASSIGN(const std::string text, text_of(*bundle, config_name));
-    const auto members = members_of(text);
-    std::string_view quantization;
-    if (members) quantization = value_of(text, *members, config_key);
-    if (members && quantization.empty()) quantization = value_of(text, *members, "quantization");
-    if (quantization.starts_with('{')) data->metadata.emplace(config_key, quantization);
+    const Value config = detail::composites::parse_config(text);
+    const auto path = detail::composites::quantization_path(config);
+    if (const auto place = path.empty() ? std::nullopt : place_of(text, path)) {
+      data->metadata.emplace(config_key, text.substr(place->begin, place->size));
+      const std::string type = detail::composites::model_with_conv1d(config);
+      if (!type.empty()) data->metadata.emplace(model_type_key, type);
+    }
   }
   return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
 }
@@ -286,7 +329,7 @@ Status HubFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions&
   const auto bundle = sink.bundle();
   STELE_TRY_ASSIGN(const Configs configs, configs_for(snapshot));
   auto data = detail::derived_data(snapshot);
-  data->metadata.erase(std::string(config_key));  // config.json has it
+  if (data->metadata.erase(std::string(config_key)) != 0) data->metadata.erase(model_type_key);  // config.json has them
   const auto beside = data->beside;
   const Snapshot weights(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
   STELE_TRY(detail::safetensors::write_files(weights, *bundle, "model", shard_bytes_, options));

@@ -7,6 +7,7 @@
 #include "base/limits.hpp"
 #include "module/matcher.hpp"
 #include "snapshot/converting.hpp"
+#include "snapshot/undecoded.hpp"
 #include "snapshot/unreadable.hpp"
 
 namespace stele::inline v0::detail {
@@ -192,6 +193,15 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
 bool Matcher::dtype_fits(const TensorOps& ops, const LeafView& leaf) {
   const bool encoded = is_block(leaf.dtype()) || is_plain_float(leaf.dtype());
   if (ops.dtype_of != nullptr && encoded && loaded_dtype(ops, leaf.dtype()) == leaf.dtype()) return true;
+  const std::string_view scheme = undecoded(leaf);  // its scales are numbers, its codes are not
+  if (!scheme.empty() && !is_plain_float(leaf.dtype()) && dtype_class(ops.dtype) == DTypeClass::floating &&
+      ops.dtype != leaf.dtype()) {
+    mismatch(Errc::dtype_mismatch, "the codes of a quantized weight, whose scheme is not decoded, are no numbers",
+             std::string(name(leaf.dtype())) + ", the stored dtype",
+             std::string(scheme) + ", for a field of " + std::string(name(ops.dtype)),
+             "open the file, and load the snapshot of stele::raw_codes");
+    return false;
+  }
   if (ops.dtype == DType::none || is_block(ops.dtype)) {
     mismatch(Errc::dtype_mismatch, "blocks are only loaded at their stored dtype",
              ops.dtype == DType::none ? "blocks or floats" : std::string(name(ops.dtype)),

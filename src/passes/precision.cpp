@@ -9,6 +9,7 @@
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/needs.hpp"
+#include "snapshot/undecoded.hpp"
 
 namespace stele::inline v0 {
 namespace detail {
@@ -28,6 +29,7 @@ Status converted_read(const void* at, std::uint64_t number, std::uint64_t offset
                       ReadContext& context) {
   const auto& step = *static_cast<const PrecisionStep*>(at);
   const LeafView base = step.base.leaf(static_cast<std::size_t>(number));
+  STELE_TRY(check_decoded(base));
   const DType from = base.dtype();
   const DType to = step.to[static_cast<std::size_t>(number)];
   const std::size_t in_size = element_size(from);
@@ -51,6 +53,7 @@ Status converted_read(const void* at, std::uint64_t number, std::uint64_t offset
 Status converted_stream(const void* at, std::uint64_t number, std::uint64_t, PieceSink& sink, ReadContext& context) {
   const auto& step = *static_cast<const PrecisionStep*>(at);
   const LeafView base = step.base.leaf(static_cast<std::size_t>(number));
+  STELE_TRY(check_decoded(base));
   ConvertingSink converting(base.dtype(), step.to[static_cast<std::size_t>(number)], step.rules, sink, context);
   Status status = base.stream(converting, context);
   if (step.overflowed != nullptr) step.overflowed[static_cast<std::size_t>(number)] = converting.overflowed();

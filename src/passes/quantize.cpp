@@ -14,6 +14,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/undecoded.hpp"
 #include "stele/pattern.hpp"
 #include "stele/precision/blocks.hpp"
 
@@ -173,6 +174,7 @@ Result<Snapshot> as_integers(const Snapshot& snapshot, const Quantize& how, cons
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
     if (!is_plain_float(leaf.dtype()) || leaf.size() == 0 || !any_matches(how.patterns, leaf)) continue;
+    STELE_TRY(detail::check_decoded(leaf));
     detail::IntegerCoding coding;
     coding.bits = how.bits;
     coding.finish();
@@ -217,6 +219,7 @@ Result<Snapshot> with_blocks(const Snapshot& snapshot, const std::function<DType
     if (!is_plain_float(leaf.dtype())) continue;
     DType to = choose(leaf);
     if (to == DType::none) continue;
+    STELE_TRY(check_decoded(leaf));
     if (!encodable(to) && !is_plain_float(to)) return cannot_encode(to).path(leaf.path());
     if (is_block(to) && (leaf.shape().size() < 2 || leaf.size() == 0)) continue;
     if (is_block(to)) {

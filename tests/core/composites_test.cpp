@@ -2,6 +2,7 @@
 // checkpoints that the packages wrote (tests/interop/quantized/make.py and cut.py).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/gguf.hpp"
 #include "stele/recorders/onnx.hpp"
+#include "stele/recorders/safetensors.hpp"
 #include "stele/transform.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
@@ -312,7 +314,7 @@ TEST_CASE("composites: parts that lie stay tensors, with a note") {
     refused(parts, 2, 0);
   }
   const auto gptq = [](std::vector<std::int32_t> groups, std::vector<Extent> zeros = {1, 1},
-                       std::string config = "{}") {
+                       std::string config = R"({"bits":4})") {
     Parts parts;
     parts.add<std::int32_t>("l.qweight", DType::i32, {1, 8}, std::vector<std::int32_t>(8, 0x76543210))
         .add<std::int32_t>("l.qzeros", DType::i32, zeros, std::vector<std::int32_t>(zeros[0] * zeros[1], 0x77777777))
@@ -340,7 +342,7 @@ TEST_CASE("composites: parts that lie stay tensors, with a note") {
     refused(parts, 3);
   }
   {
-    Parts parts = gptq({}, {1, 1}, R"({"checkpoint_format":"marlin"})");
+    Parts parts = gptq({}, {1, 1}, R"({"bits":4,"checkpoint_format":"marlin"})");
     refused(parts, 3);
   }
   for (const std::int32_t group : {1, -1, 0x7fffffff}) {  // found when the weight is read
@@ -360,7 +362,8 @@ TEST_CASE("composites: parts that lie stay tensors, with a note") {
     parts.add<std::int32_t>("l.qweight", DType::i32, {1, 8}, std::vector<std::int32_t>(8, 0))
         .add<std::int32_t>("l.qzeros", DType::i32, {1, 1}, {0})
         .add<float>("l.scales", DType::f32, {1, 8}, std::vector<float>(8, 1))
-        .add<float>("l.weight", DType::f32, {1}, {1});
+        .add<float>("l.weight", DType::f32, {1}, {1})
+        .config(R"({"bits":4})");
     refused(parts, 4);
   }
   {
@@ -413,10 +416,367 @@ TEST_CASE("composites: parts that lie stay tensors, with a note") {
     Parts parts;
     parts.add<std::int32_t>("l.weight_packed", DType::i32, {2, 1}, {0x76543210, 0})
         .add<std::int64_t>("l.weight_shape", DType::i64, {2}, {rows, columns})
-        .add<float>("l.weight_scale", DType::f32, {2, 1}, {1, 1});
+        .add<float>("l.weight_scale", DType::f32, {2, 1}, {1, 1})
+        .config(R"({"config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":4,"strategy":"channel"}}}})");
     const Snapshot s = joined(parts);
     CHECK(s.leaf_count() == (rows == 2 && columns > 0 && columns <= 8 ? 1 : 3));
   }
+}
+
+namespace {
+
+/// Codes of 8 bits of ones [rows, columns] with these scales [down, across], 1, 2, 3, ...
+Parts fp8(const std::string& layer, std::uint64_t rows, std::uint64_t columns, std::uint64_t down, std::uint64_t across,
+          const std::string& config = {}, const std::string& scale = ".weight_scale") {
+  std::vector<float> scales(down * across);
+  for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<float>(i + 1);
+  Parts parts;
+  parts
+      .add<std::uint8_t>(layer + ".weight", DType::f8_e4m3fn, {rows, columns},
+                         std::vector<std::uint8_t>(rows * columns, 0x38))
+      .add<float>(layer + scale, DType::f32, {down, across}, scales);
+  if (!config.empty()) parts.config(config);
+  return parts;
+}
+
+std::string groups(const std::vector<std::pair<std::string, std::string>>& all) {
+  std::string text;
+  for (const auto& [targets, block] : all) {
+    text += (text.empty() ? "" : ",") + ("\"g" + std::to_string(text.size())) + R"(":{"targets":[)" + targets +
+            R"(],"weights":{"num_bits":8,"type":"float","strategy":"block","block_structure":)" + block + "}}";
+  }
+  return R"({"quant_method":"compressed-tensors","config_groups":{)" + text + "}}";
+}
+
+}  // namespace
+
+TEST_CASE("composites: the configuration decides the size of blocks, by the layer's target") {
+  // 12 rows with two scales: blocks of 6 to 11 rows fit. `rows`: those of the first block; 0: the parts stay.
+  struct Row {
+    const char* what;
+    std::string config;
+    std::size_t rows;
+    std::string layer = "a.fc";
+    std::string scale = ".weight_scale";
+  };
+  const Row table[] = {
+      {"no configuration", "", 0},
+      {"no configuration, blocks of 128 do not fit", "", 0, "a.fc", ".weight_scale_inv"},
+      {"one group", groups({{R"("Linear")", "[8,8]"}}), 8},
+      {"a text", groups({{R"("Linear")", R"("8x8")"}}), 8},
+      {"texts that are no sizes", groups({{R"("Linear")", R"("8x")"}}), 0},
+      {"one group that does not fit", groups({{R"("Linear")", "[4,8]"}}), 0},
+      {"FP8 for the model", R"({"quant_method":"fp8","weight_block_size":[7,8]})", 7, "a.fc", ".weight_scale_inv"},
+      {"the second group", groups({{R"("re:.*b\\..*")", "[9,8]"}, {R"("Linear")", "[7,8]"}}), 7},
+      {"an expression before a class", groups({{R"("Linear")", "[9,8]"}, {R"("re:.*fc$")", "[7,8]"}}), 7},
+      {"a name before an expression", groups({{R"("re:.*fc$")", "[9,8]"}, {R"("a.fc")", "[7,8]"}}), 7},
+      {"expressions are sorted", groups({{R"("re:a.f.*")", "[9,8]"}, {R"("re:a.*")", "[7,8]"}}), 7},
+      {"an expression matches at the beginning", groups({{R"("re:fc")", "[9,8]"}, {R"("Linear")", "[7,8]"}}), 7},
+      {"unknown syntax, one size fits", groups({{R"("re:(?!x).*")", "[3,8]"}, {R"("Linear")", "[7,8]"}}), 7},
+      {"unknown syntax, two sizes fit", groups({{R"("re:(?!x).*")", "[9,8]"}, {R"("Linear")", "[7,8]"}}), 0},
+      {"unknown syntax of one group", groups({{R"("re:(?!x).*")", "[9,8]"}}), 9},
+      {"two classes, one fits", groups({{R"("Linear")", "[4,8]"}, {R"("Embedding")", "[7,8]"}}), 7},
+      {"two classes, both fit", groups({{R"("Linear")", "[8,8]"}, {R"("Embedding")", "[7,8]"}}), 0},
+      {"a name under another prefix", groups({{R"("model.fc")", "[7,8]"}, {R"("Linear")", "[9,8]"}}), 7,
+       "language_model.model.fc"},
+  };
+  for (const Row& row : table) {
+    CAPTURE(row.what);
+    Parts parts = fp8(row.layer, 12, 8, 2, 1, row.config, row.scale);
+    const Snapshot s = good(join_composites(parts.finish()));
+    if (row.rows == 0) {
+      CHECK(s.leaf_count() == 2);
+      CHECK(s.notes().size() == 1);
+      continue;
+    }
+    CHECK(s.notes().empty());
+    REQUIRE(s.leaf_count() == 1);
+    const std::vector<float> numbers = numbers_of(s.leaf(0));
+    for (std::size_t i = 0; i < numbers.size(); ++i) CHECK(numbers[i] == (i / 8 < row.rows ? 1 : 2));
+  }
+  // What only one size fits needs no configuration, and DeepSeek's blocks have 128 rows and columns.
+  Parts four = fp8("l", 8, 4, 4, 1);
+  CHECK(numbers_of(good(join_composites(four.finish())).leaf(0))[31] == 4);
+  Parts whole = fp8("l", 2, 12, 2, 2);  // groups of a row are whole
+  CHECK(numbers_of(good(join_composites(whole.finish())).leaf(0)) ==
+        std::vector<float>{1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4});
+  Parts deepseek = fp8("l", 192, 130, 2, 2, {}, ".weight_scale_inv");
+  const std::vector<float> numbers = numbers_of(good(join_composites(deepseek.finish())).leaf(0));
+  CHECK(numbers[127 * 130 + 127] == 1);
+  CHECK(numbers[127 * 130 + 128] == 2);
+  CHECK(numbers[128 * 130] == 3);
+}
+
+TEST_CASE("composites: a configuration in that of a model's text part") {
+  const TempDir dir;
+  Parts parts = fp8("fc", 12, 8, 2, 1);
+  good(save(parts.finish(), dir / "model.safetensors"));
+  const std::string fp8_7 = R"({"quant_method":"fp8","weight_block_size":[7,8]})";
+  const std::pair<std::string, std::size_t> rows[] = {
+      {R"({"quantization_config":)" + fp8_7 + "}", 7},
+      {R"({"text_config":{"quantization_config":)" + fp8_7 + "}}", 7},
+      {R"({"llm_config":{"a":1,"quantization_config":)" + fp8_7 + "}}", 7},
+      {R"({"thinker_config":{"text_config":{"quantization_config":)" + fp8_7 + "}}}", 7},
+      {R"({"a":{"quantization_config":)" + fp8_7 + R"(},"b":{"quantization_config":)" + fp8_7 + "}}", 7},
+      {R"({"a":{"quantization_config":)" + fp8_7 +
+           R"(},"b":{"quantization_config":{"quant_method":"fp8","weight_block_size":[8,8]}}})",
+       0},
+  };
+  for (const auto& row : rows) {  // clang 14 captures no structured bindings
+    const std::string& config = row.first;
+    const std::size_t first = row.second;
+    CAPTURE(config);
+    std::ofstream(dir / "config.json") << config;
+    for (const std::string& path : {dir.path(), dir / "model.safetensors"}) {
+      CAPTURE(path);
+      const Snapshot s = good(stele::open(path));
+      REQUIRE(s.leaf_count() == (first == 0 ? 2 : 1));
+      if (first == 0) continue;
+      const std::vector<float> numbers = numbers_of(s.leaf(0));
+      CHECK(numbers[first * 8 - 1] == 1);
+      CHECK(numbers[first * 8] == 2);
+    }
+  }
+}
+
+namespace {
+
+/// GPTQ's parts of a layer with 32 rows and 64 columns: codes 1, and this zero point and scale 1 everywhere.
+void add_gptq(Parts& parts, const std::string& layer, unsigned bits, std::uint64_t groups, unsigned zero,
+              bool g_idx = false) {
+  const auto words = [&](unsigned code) {
+    std::vector<std::int32_t> all(bits);  // of 32 codes
+    for (unsigned i = 0; i < 32 * bits; ++i) {
+      if ((code >> i % bits & 1U) != 0)
+        all[i / 32] = static_cast<std::int32_t>(static_cast<std::uint32_t>(all[i / 32]) | 1U << i % 32);
+    }
+    return all;
+  };
+  std::vector<std::int32_t> codes, zeros, columns;
+  for (unsigned line = 0; line < 2 * bits; ++line) codes.insert(codes.end(), 32, words(1)[line % bits]);
+  for (std::uint64_t g = 0; g < groups; ++g) {
+    const auto row = words(zero);
+    zeros.insert(zeros.end(), row.begin(), row.end());
+  }
+  for (std::int32_t i = 0; i < 64; ++i) columns.push_back(i / (64 / static_cast<std::int32_t>(groups)));
+  parts.add<std::int32_t>(layer + ".qweight", DType::i32, {2 * bits, 32}, codes)
+      .add<std::int32_t>(layer + ".qzeros", DType::i32, {groups, bits}, zeros)
+      .add<float>(layer + ".scales", DType::f32, {groups, 32}, std::vector<float>(groups * 32, 1));
+  if (g_idx) parts.add<std::int32_t>(layer + ".g_idx", DType::i32, {64}, columns);
+}
+
+}  // namespace
+
+TEST_CASE("composites: the configuration decides whether GPTQ's zero points are stored less one") {
+  struct Row {
+    std::string config;
+    unsigned zero;
+    float first;  // 1 - zero point; 0: the parts stay
+  };
+  const std::string gptq = R"({"quant_method":"gptq","bits":4,)",
+                    auto_round = R"({"quant_method":"auto-round","bits":4,)";
+  const Row table[] = {
+      {gptq + R"("sym":false})", 5, -5},
+      {gptq + R"("checkpoint_format":"gptq","sym":false})", 5, -5},
+      {gptq + R"("checkpoint_format":"gptq_v2"})", 5, -4},
+      {gptq + R"("format":"gptq_v2"})", 5, -4},
+      {gptq + R"("checkpoint_format":"other"})", 5, 0},
+      {R"({"bits":4,"group_size":32})", 5, -5},  // AutoGPTQ's quantize_config.json
+      {auto_round + R"("packing_format":"auto_round"})", 5, -4},
+      {auto_round + R"("packing_format":"auto_round:gptqmodel"})", 5, -4},
+      {auto_round + R"("packing_format":"auto_round:auto_gptq"})", 5, -5},
+      {auto_round + R"("packing_format":"auto_round:auto_awq"})", 5, 0},
+      {auto_round + R"("packing_format":"other"})", 5, 0},
+      {R"({"quant_method":"intel/auto-round","bits":4,"backend":"auto_round:exllamav2"})", 5, -4},  // before 0.5
+      {R"({"quant_method":"intel/auto-round","bits":4,"backend":"auto_round:gptq:exllamav2"})", 5, -5},
+      {R"({"quant_method":"auto-round","bits":4})", 5, 0},
+      {"", 5, 0},   // nothing says it
+      {"", 7, -7},  // but a symmetric model's zero points are the middle of the codes
+      {"", 8, -7},
+      {gptq + R"("checkpoint_format":"gptq","sym":true})", 7, -7},
+      {gptq + R"("checkpoint_format":"gptq","sym":true})", 8, 0},  // vllm#38966
+      {gptq + R"("checkpoint_format":"gptq_v2","sym":true})", 8, -7},
+      {gptq + R"("checkpoint_format":"gptq_v2","sym":true})", 7, 0},
+      {gptq + R"("checkpoint_format":"gptq","sym":false})", 8, -8},
+  };
+  for (const Row& row : table) {
+    CAPTURE(row.config);
+    CAPTURE(row.zero);
+    Parts parts;
+    add_gptq(parts, "l", 4, 2, row.zero);
+    if (!row.config.empty()) parts.config(row.config);
+    const Snapshot s = good(join_composites(parts.finish()));
+    CHECK(s.notes().size() == (row.first == 0 ? 1 : 0));
+    REQUIRE(s.leaf_count() == (row.first == 0 ? 3 : 1));
+    if (row.first != 0) CHECK(numbers_of(s.leaf(0)) == std::vector<float>(32 * 64, row.first));
+  }
+}
+
+TEST_CASE("composites: layers of GPTQ and auto-round with settings of their own") {
+  struct Row {
+    std::string config;
+    std::string bits;  // of the layers a.0, a.1 and b.0, whose codes have 4, 8 and 2 bits; '-': the parts stay
+  };
+  const std::string gptq = R"({"quant_method":"gptq","bits":4,"group_size":32,"sym":false,"dynamic":)",
+                    round = R"({"quant_method":"auto-round","packing_format":"auto_round","bits":4,"group_size":32,)";
+  const Row table[] = {
+      {gptq + "{}}", "4--"},
+      {gptq + R"({"+:.*1$":{"bits":8},"b\\.0":{"bits":2,"group_size":-1}}})", "482"},
+      {gptq + R"({"+:a\\.1":{"bits":8},"-:b.*":{"bits":2},"+:b.*":{"bits":2,"group_size":64}}})", "48-"},
+      {gptq + R"({"+:.*":{"bits":8}}})", "-8-"},
+      {gptq + R"({"+:(?=a).*1":{"bits":8},"+:b":{"bits":2,"group_size":64}}})", "482"},  // the shapes decide
+      {gptq + R"({"+:1":{"bits":8}}})", "4--"},
+      {round + R"("extra_config":{"a.1":{"bits":8},"b.0":{"bits":2,"group_size":64}}})", "482"},
+      {round + R"("extra_config":{"1$":{"bits":8},"b":{"bits":2,"group_size":64}}})", "482"},
+      {round + R"("extra_config":{"a.1":{"bits":8},"a.":{"bits":4},"b.0":{"bits":2,"group_size":64}}})", "482"},
+      {round + R"("extra_config":{"model.a.1":{"bits":8},"model.b.0":{"bits":2,"group_size":64}}})", "482"},
+      {R"({"quant_method":"gptq","checkpoint_format":"gptq_v2"})", "482"},  // only shapes
+  };
+  for (const Row& row : table) {
+    CAPTURE(row.config);
+    Parts parts;
+    add_gptq(parts, "a.0", 4, 2, 3);
+    add_gptq(parts, "a.1", 8, 2, 3);
+    add_gptq(parts, "b.0", 2, 1, 3);
+    parts.config(row.config);
+    const Snapshot s = good(join_composites(parts.finish()));
+    std::string found;
+    for (const char* const layer : {"a.0", "a.1", "b.0"}) {
+      const auto leaf = s.find(std::string(layer) + ".weight");
+      found += leaf ? std::to_string(composite(*leaf)->bits) : "-";
+    }
+    CHECK(found == row.bits);
+    CHECK(s.notes().size() == static_cast<std::size_t>(std::count(found.begin(), found.end(), '-')));
+  }
+}
+
+TEST_CASE("composites: MLX's settings of layers under other prefixes") {
+  // 32 words and 4 groups: 8 bits in groups of 32, or 4 bits in groups of 64.
+  struct Row {
+    std::string layer, own;
+    std::uint64_t columns;  // 0: the parts stay
+  };
+  const Row table[] = {
+      {"language_model.model.layers.0.b", "language_model.model.layers.0.b", 128},
+      {"language_model.model.layers.0.b", "model.language_model.layers.0.b", 128},
+      {"model.layers.0.b", "layers.0.b", 128},
+      {"lm_head", "language_model.lm_head", 128},
+      {"model.layers.0.b", "model.layers.1.b", 256},
+      {"model.layers.0.b", "vision_tower.layers.0.b", 0},  // perhaps of another layer
+  };
+  for (const Row& row : table) {
+    CAPTURE(row.layer);
+    CAPTURE(row.own);
+    Parts parts;
+    parts.add<std::uint32_t>(row.layer + ".weight", DType::u32, {1, 32}, std::vector<std::uint32_t>(32, 0))
+        .add<float>(row.layer + ".scales", DType::f32, {1, 4}, {1, 1, 1, 1})
+        .add<float>(row.layer + ".biases", DType::f32, {1, 4}, {1, 2, 3, 4})
+        .config(R"({"group_size":64,"bits":4,")" + row.own + R"(":{"group_size":32,"bits":8}})");
+    const Snapshot s = good(join_composites(parts.finish()));
+    CHECK(s.notes().size() == (row.columns == 0 ? 1 : 0));
+    REQUIRE(s.leaf_count() == (row.columns == 0 ? 3 : 1));
+    if (row.columns != 0) CHECK(s.leaf(0).shape()[1] == row.columns);
+  }
+}
+
+TEST_CASE("composites: bitsandbytes' layouts for GPUs stay parts") {
+  for (const unsigned format : {0U, 1U, 2U, 3U, 4U, 255U}) {
+    CAPTURE(format);
+    Parts parts;
+    parts.add<std::int8_t>("l.weight", DType::i8, {2, 2}, {1, 2, 3, 4})
+        .add<float>("l.SCB", DType::f32, {2}, {127, 254})
+        .add<std::uint8_t>("l.weight_format", DType::u8, {}, {static_cast<std::uint8_t>(format)});
+    const Snapshot s = good(join_composites(parts.finish()));
+    CHECK(s.leaf_count() == (format == 0 ? 1 : 3));
+    CHECK(s.notes().size() == (format == 0 ? 0 : 1));
+  }
+}
+
+TEST_CASE("composites: quantized weights of Conv1D have the orientation of the model") {
+  const auto weight = [](const std::string& layer, const Value& config) {
+    Parts parts;
+    parts.add<std::int8_t>(layer + ".weight", DType::i8, {2, 3}, {1, 2, 3, 4, 5, 6})
+        .add<float>(layer + ".SCB", DType::f32, {2}, {127, 127});
+    return good(join_composites(parts.finish(), config));
+  };
+  const std::vector<float> rows{1, 2, 3, 4, 5, 6}, columns{1, 4, 2, 5, 3, 6};
+  const auto numbers = [](const Snapshot& s) {
+    std::vector<float> all = numbers_of(s.leaf(0));
+    for (float& x : all) x = std::round(x);
+    return all;
+  };
+  const auto config = [](const std::string& type) {
+    return good(parse_json(R"({"model_type":")" + type + R"(","quantization_config":{"load_in_8bit":true}})"));
+  };
+  for (const char* const type : {"gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp", "jais"}) {
+    CAPTURE(type);
+    const Snapshot s = weight("h.0.mlp.c_fc", config(type));
+    CHECK(s.leaf(0).shape()[0] == 3);
+    CHECK(numbers(s) == columns);
+    CHECK(numbers(weight("lm_head", config(type))) == rows);
+  }
+  CHECK(numbers(weight("h.0.attn.c_attn", config("gpt_bigcode"))) == rows);
+  CHECK(
+      numbers(weight("h.0.attn.c_attn",
+                     good(parse_json(R"({"model_type":"vision-encoder-decoder","decoder":{"model_type":"gpt2"}})")))) ==
+      columns);
+  const Snapshot open = weight("h.0.attn.c_attn", Value());  // Linear in GPT-BigCode
+  CHECK(open.leaf_count() == 2);
+  CHECK(open.notes().size() == 1);
+
+  // In bands, whose pieces are whole units of 64 bytes.
+  constexpr std::size_t outputs = 50, inputs = 50001;
+  Parts large;
+  std::vector<std::int8_t> codes(outputs * inputs);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::int8_t>(i * 7919 >> 3);
+  large.add<std::int8_t>("c_fc.weight", DType::i8, {outputs, inputs}, codes)
+      .add<float>("c_fc.SCB", DType::f32, {outputs}, std::vector<float>(outputs, 127));
+  const LeafView leaf = good(join_composites(large.finish(), config("gpt2"))).leaf(0);
+  struct Check final : PieceSink {
+    std::vector<float> all;
+    bool whole = true, good = true;
+    Status piece(std::span<const std::byte> bytes) override {
+      good = good && whole;
+      whole = bytes.size() % 64 == 0;
+      all.resize(all.size() + bytes.size() / sizeof(float));
+      std::memcpy(all.data() + all.size() - bytes.size() / sizeof(float), bytes.data(), bytes.size());
+      return {};
+    }
+  } check;
+  ReadContext context;
+  good(leaf.stream(check, context));
+  CHECK(check.good);
+  REQUIRE(check.all.size() == codes.size());
+  bool same = true;
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    same = same && std::round(check.all[i]) == codes[i % outputs * inputs + i / outputs];
+  CHECK(same);
+  std::vector<float> part(1000);  // from the middle of a row, over the border of two bands
+  const std::size_t first = std::size_t{2} << 20;
+  good(leaf.read((first - 500) * sizeof(float), std::as_writable_bytes(std::span(part))));
+  CHECK(std::equal(part.begin(), part.end(), check.all.begin() + first - 500));
+
+  // The orientation goes through every file; parts stay as they are.
+  const TempDir dir;
+  const Snapshot model = opened("bnb_gpt2_int8");
+  const std::string name = "transformer.h.0.attn.c_proj.weight";
+  const std::vector<float> expected = numbers_of(*model.find(name));
+  for (const char* const file : {"m.stele", "m.safetensors", "m.pt", "m.npz", "hub"}) {
+    CAPTURE(file);
+    const std::string path = dir / file;
+    if (std::string_view(file) == "hub") {
+      good(HubRecorder<>().save(good(stele::open(dir / "m.stele")), path));
+    } else {
+      good(save(model, path));
+    }
+    const Snapshot again = good(stele::open(path));
+    REQUIRE(again.find(name));
+    CHECK(composite(*again.find(name)));
+    CHECK(equal(numbers_of(*again.find(name)), expected));
+  }
+  const Snapshot floats = good(dequantize(model));
+  CHECK_FALSE(floats.metadata().contains("model_type"));
+  CHECK(equal(numbers_of(*floats.find(name)), expected));
 }
 
 TEST_CASE("composites: names, filters and other steps") {

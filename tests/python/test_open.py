@@ -865,3 +865,25 @@ def test_quantized_weights_are_one_tensor_or_their_parts() -> None:
 
     with safe_open(folder / "model.safetensors", "np") as plain:
         assert set(plain.keys()) == {f"{name}.{part}" for part in ("g_idx", "qweight", "qzeros", "scales")}
+
+
+def test_codes_that_are_not_decoded_are_numbers_if_asked(tmp_path: Path) -> None:
+    path = tmp_path / "eetq.safetensors"
+    parts = {"fc.weight": np.int8([[1, -2], [3, 4]]), "fc.weight_scales": np.float16([0.5, 0.25])}
+    stele.save(parts, path)
+    with stele.open(path) as file:
+        assert len(file.notes) == 1 and "eetq" in file.notes[0]
+        assert file["fc.weight"].annotations == {"undecoded": "eetq"}
+        assert np.array_equal(file["fc.weight"].numpy(), parts["fc.weight"])
+        for target, precision in ("out.gguf", None), ("out.safetensors", "f32"):
+            with pytest.raises(stele.Error, match="raw=True") as refused:
+                stele.save(file, tmp_path / target, precision=precision)
+            assert refused.value.code == "unsupported" and not (tmp_path / target).exists()
+        report = stele.save(file, tmp_path / "copy.safetensors")
+        assert [row.what for row in report] == ["quantized", "quantized"]
+    with stele.open(path, raw=True) as file:
+        stele.save(file, tmp_path / "raw.safetensors", precision="f32")
+        assert file["fc.weight"].annotations == {}
+    with pytest.raises(stele.Error):
+        stele.convert(path, tmp_path / "out.gguf")
+    stele.convert(path, tmp_path / "out.gguf", raw=True)

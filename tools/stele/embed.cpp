@@ -12,6 +12,7 @@
 
 #include "commands.hpp"
 #include "digest.hpp"
+#include "snapshot/undecoded.hpp"
 
 namespace stele::command {
 
@@ -224,6 +225,7 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
     if (!chosen) return with_similar(chosen.error(), snapshot);
     snapshot = *std::move(chosen);
   }
+  STELE_TRY(detail::check_decoded(snapshot));
   STELE_TRY_ASSIGN(Report report, losses_of_tags(model, options.opening));
   STELE_TRY_ASSIGN(snapshot,
                    at_precision(snapshot, options.precision, {.allow_overflow = options.allow_overflow}, report));

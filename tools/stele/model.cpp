@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include <stele/composite.hpp>
 #include <stele/expansion.hpp>
 #include <stele/pattern.hpp>
 #include <stele/quantize.hpp>
@@ -226,6 +227,7 @@ Result<Model> open_model(const std::string& path, const Opening& opening, unsign
   STELE_TRY_ASSIGN(Snapshot snapshot, open(*format, input_of(path), options));
   remember(all_read()[number], snapshot);
   if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
+  if (opening.raw) snapshot = raw_codes(snapshot);
   if (!opening.part.empty()) {
     STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
   }

@@ -32,6 +32,7 @@ struct Opening {
   std::vector<std::string> buffers{};
   bool ignore_checksums = false;
   bool parts = false;  // the parts of quantized weights, instead of these
+  bool raw = false;    // codes that are not decoded are numbers
 };
 
 /// An open file.

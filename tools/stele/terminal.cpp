@@ -75,6 +75,7 @@ constexpr Spelling spellings[] = {
     {"save with stele::mpi, or set SaveOptions::allow_loss", "pass --allow-loss"},
     {"or set SaveOptions::allow_loss", "or pass --allow-loss"},
     {"set SaveOptions::allow_loss", "pass --allow-loss"},
+    {"call stele::raw_codes", "pass --raw"},
     {"set SaveOptions::format", "pass --to FORMAT"},
     {"set LoadOptions::part to", "pass --part"},
     {"set LoadOptions::layout, or load into a type", "pass --names FILE"},

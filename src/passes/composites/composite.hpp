@@ -16,11 +16,31 @@
 #include "stele/composite.hpp"
 #include "stele/detail/codes.hpp"
 #include "stele/snapshot.hpp"
+#include "stele/value.hpp"
 
 namespace stele::inline v0::detail::composites {
 
 /// The key of the metadata, and of a hub's config.json, that has the configuration of a scheme.
 inline constexpr const char* config_key = "quantization_config";
+
+/// The key of the metadata, and of config.json, that has the kind of model. Joining adds it for kinds that store the
+/// weights of some layers as [inputs, outputs].
+inline constexpr const char* model_type_key = "model_type";
+
+/// Returns the content of a config.json; null if it cannot be understood, or is too large.
+STELE_EXPORT Value parse_config(std::string_view text);
+
+/// Returns the places at which a config.json describes the quantization: the keys of each, the outermost first.
+STELE_EXPORT std::vector<std::vector<std::string>> quantization_paths(const Value& config);
+/// Returns the one that describes it for the whole model; empty if there is none, or if the models that the model
+/// consists of have different ones.
+STELE_EXPORT std::vector<std::string> quantization_path(const Value& config);
+/// Returns the value at a place.
+STELE_EXPORT const Value& at_path(const Value& config, const std::vector<std::string>& path);
+
+/// Returns the kind of a config.json's model, or of a model in it, if its layers are Conv1D of transformers, which
+/// store weights as [inputs, outputs]; empty for others.
+STELE_EXPORT std::string model_with_conv1d(const Value& config);
 
 /// How a part stores codes of a few bits. K: the columns of the weight; N: its rows.
 enum class Packing : std::uint8_t {
@@ -31,6 +51,8 @@ enum class Packing : std::uint8_t {
   row_bytes,     ///< as row_words, in bytes
   column_words,  ///< [K * bits / 32, N]: a column is one string of bits
   interleaved,   ///< [K, N / 8]: words of eight columns, in the order of AWQ
+  row_pairs,     ///< [N / 2, K]: rows 2i are the lower halves of bytes
+  row_blocks,    ///< [⌈N / n⌉, K]: n blocks of consecutive rows share words, the first block has the highest bits
 };
 
 /// The columns of a word of AWQ, whose lowest bits have column 0.
@@ -70,8 +92,9 @@ struct Part {
   bool whole = false;  ///< `suffix` is the whole name
 };
 
-/// value = (table[code] - zero) * scale, or table[code] * scale + bias, in f32. An element of row r and column c has
-/// the scale of row r / N * ⌈N / row_group⌉ + r % N / row_group and column c / group, or group_of[c].
+/// value = (table[code] - zero) * scale, or table[code] * scale + bias, in f32, times the factor of the column, if
+/// there are factors. An element of row r and column c has the scale of row r / N * ⌈N / row_group⌉ + r % N / row_group
+/// and column c / group, or group_of[c].
 struct Composite {
   Snapshot base;  ///< has the parts
   std::string scheme;
@@ -88,7 +111,9 @@ struct Composite {
   CodeLayout layout = CodeLayout::dense;
   std::shared_ptr<const Table> table;
   Grid scales, zeros, biases;
+  bool transposed = false;            ///< `shape` is [columns, rows] of the matrix that the parts store
   std::uint32_t group_of = no_index;  ///< leaf of K integers; no_index: c / group
+  std::uint32_t factors = no_index;   ///< leaf of K floats, which a layer multiplies its input by; no_index: none
   float factor = 1;                   ///< of the numbers: 1 / 127 of SCB
   float scale_factor = 1;             ///< of the scales
   float divisor = 1;                  ///< of the scales: SCB / 127, scale / global
@@ -140,6 +165,13 @@ Snapshot decoded(const Snapshot& snapshot, const std::function<bool(const LeafVi
 
 /// Returns the tensors that an opened file stores, in its order: undoes joined().
 STELE_EXPORT Snapshot as_stored(const Snapshot& snapshot);
+
+/// Returns false if no tensor can be codes: the usual case, which costs little.
+bool may_have_codes(const Snapshot& snapshot);
+
+/// Annotates codes and scales of weights that no scheme decodes (snapshot/undecoded.hpp), and adds a note for each
+/// scheme. `config` describes the quantization; null: nothing does.
+Snapshot with_undecoded(const Snapshot& snapshot, const Value& config);
 
 /// Returns true if a leaf is a composite tensor.
 bool has_composites(const Snapshot& snapshot) noexcept;

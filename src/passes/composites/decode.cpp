@@ -12,6 +12,7 @@
 #include "snapshot/needs.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/provider.hpp"
+#include "snapshot/undecoded.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/codes.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -36,6 +37,13 @@ class Decoder {
     STELE_TRY(load_scales());
     if (c_.zeros.exists()) STELE_TRY(load_grid(c_.zeros, first_grid_, last_grid, zeros_));
     if (c_.biases.exists()) STELE_TRY(load_grid(c_.biases, first_grid_, last_grid, biases_));
+    if (c_.factors != no_index && factors_.empty()) {
+      Grid line;
+      line.leaf = c_.factors;
+      line.rows = 1;
+      line.columns = c_.columns;
+      STELE_TRY(load_grid(line, 0, 1, factors_));
+    }
     return {};
   }
 
@@ -61,6 +69,8 @@ class Decoder {
         while (begin + run < end && group_of_[static_cast<std::size_t>(begin + run)] == group) ++run;
       }
       decode_codes(codes + begin, c_.table->data(), scale_of(group), out, static_cast<std::size_t>(run));
+      for (std::size_t i = 0; i < run && !factors_.empty(); ++i)
+        out[i] *= factors_[static_cast<std::size_t>(begin) + i];
       out += run;
       begin += run;
     }
@@ -162,6 +172,27 @@ class Decoder {
         }
         return {};
       }
+      case Packing::row_pairs:
+      case Packing::row_blocks:
+        for (std::size_t r = 0; r < rows; ++r) STELE_TRY(load_shared_row(first + r, codes_.data() + r * columns));
+        return {};
+    }
+    return {};
+  }
+
+  /// Unpacks a row whose words have the codes of other rows, too.
+  Status load_shared_row(std::uint64_t row, std::uint8_t* codes) {
+    const LeafView part = c_.part(c_.codes);
+    const bool pairs = c_.packing == Packing::row_pairs;
+    const std::uint64_t lines = part.shape()[0], element = element_size(part.dtype()), bytes = c_.columns * element;
+    const std::uint64_t in_word = element == 1 ? 8 / c_.bits : word_bits / c_.bits;  // 10 of 3 bits: 2 bits are spare
+    const std::uint64_t field = pairs ? row % 2 : in_word - 1 - row / lines;
+    STELE_TRY(read(c_.codes, (pairs ? row / 2 : row % lines) * bytes, bytes, bytes_));
+    const auto shift = static_cast<unsigned>(field * c_.bits), mask = (1U << c_.bits) - 1U;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(c_.columns); ++i) {
+      const std::uint32_t word = element == 1 ? std::to_integer<std::uint32_t>(bytes_.data()[i])
+                                              : load_le<std::uint32_t>(bytes_.data() + i * word_bytes);
+      codes[i] = static_cast<std::uint8_t>(word >> shift & mask);
     }
     return {};
   }
@@ -301,12 +332,12 @@ class Decoder {
   std::uint64_t first_ = 0, first_grid_ = 0;
   std::vector<std::uint8_t> codes_;
   std::vector<std::byte> words_;
-  std::vector<float> scales_, zeros_, biases_, numbers_;
+  std::vector<float> scales_, zeros_, biases_, factors_, numbers_;
   std::vector<std::uint32_t> group_of_;
   Bytes bytes_;
 };
 
-/// Passes the elements [first, end) to `put(floats)`, at most 256 KiB at a time.
+/// Passes the elements [first, end) of the matrix that the parts store to `put(floats)`, at most 256 KiB at a time.
 template <class Put>
 Status decode_range(const Composite& c, std::uint64_t first, std::uint64_t end, ReadContext& context, const Put& put) {
   Decoder decoder(c, context);
@@ -335,16 +366,65 @@ Status decode_range(const Composite& c, std::uint64_t first, std::uint64_t end, 
   return {};
 }
 
+/// Passes the elements [first, end) of a weight whose parts store its transpose: bands of its rows, each gathered from
+/// all of the matrix.
+template <class Put>
+Status decode_transposed(const Composite& c, std::uint64_t first, std::uint64_t end, ReadContext& context,
+                         const Put& put) {
+  constexpr std::uint64_t band_elements = std::uint64_t{2} << 20;
+  constexpr std::size_t capacity = ReadContext::piece_size / sizeof(float), unit = 64 / sizeof(float);
+  const std::uint64_t inner_rows = c.shape[1], inner_columns = c.shape[0];
+  const std::uint64_t band = std::max<std::uint64_t>(1, band_elements / inner_rows);
+  std::vector<float> numbers;
+  std::size_t kept = 0;  // of the band before: pieces are whole units
+  while (first < end) {
+    const std::uint64_t begin = first / inner_rows;
+    const std::uint64_t stop = std::min({inner_columns, begin + band, (end + inner_rows - 1) / inner_rows});
+    numbers.resize(kept + static_cast<std::size_t>((stop - begin) * inner_rows));
+    std::uint64_t row = 0, column = 0;
+    STELE_TRY(decode_range(c, 0, c.size(), context, [&](std::span<const std::byte> bytes) -> Status {
+      for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+        if (column >= begin && column < stop) {
+          std::memcpy(&numbers[kept + static_cast<std::size_t>((column - begin) * inner_rows + row)], bytes.data() + at,
+                      sizeof(float));
+        }
+        if (++column == inner_columns) column = 0, ++row;
+      }
+      return {};
+    }));
+    const auto skipped = static_cast<std::size_t>(first - begin * inner_rows);  // of the first band
+    const std::uint64_t next = std::min(end, stop * inner_rows);
+    auto rest = std::span(numbers).subspan(skipped, kept + static_cast<std::size_t>(next - first));
+    first = next;
+    while (rest.size() >= unit || (first == end && !rest.empty())) {
+      std::size_t n = std::min(rest.size(), capacity);
+      if (first != end) n -= n % unit;
+      STELE_TRY(put(std::as_bytes(rest.first(n))));
+      rest = rest.subspan(n);
+    }
+    kept = rest.size();
+    std::copy(rest.begin(), rest.end(), numbers.begin());
+  }
+  return {};
+}
+
+/// Passes the elements [first, end) of a weight to `put(floats)`, at most 256 KiB at a time.
+template <class Put>
+Status decode_elements(const Composite& c, std::uint64_t first, std::uint64_t end, ReadContext& context,
+                       const Put& put) {
+  return c.transposed ? decode_transposed(c, first, end, context, put) : decode_range(c, first, end, context, put);
+}
+
 Status composite_read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out,
                       ReadContext& context) {
   const auto& c = *static_cast<const Composite*>(at);
   std::byte* to = out.data();
-  return decode_range(c, offset / sizeof(float), (offset + out.size()) / sizeof(float), context,
-                      [&](std::span<const std::byte> bytes) -> Status {
-                        std::memcpy(to, bytes.data(), bytes.size());
-                        to += bytes.size();
-                        return {};
-                      });
+  return decode_elements(c, offset / sizeof(float), (offset + out.size()) / sizeof(float), context,
+                         [&](std::span<const std::byte> bytes) -> Status {
+                           std::memcpy(to, bytes.data(), bytes.size());
+                           to += bytes.size();
+                           return {};
+                         });
 }
 
 Status composite_stream(const void* at, std::uint64_t, std::uint64_t, PieceSink& sink, ReadContext& context) {
@@ -358,7 +438,7 @@ Status composite_stream(const void* at, std::uint64_t, std::uint64_t, PieceSink&
     Discard discard;
     if (location ? location->hashed : leaf.view().empty()) STELE_TRY(with_path(leaf.stream(discard, context), leaf));
   }
-  return decode_range(c, 0, c.size(), context, [&](std::span<const std::byte> bytes) { return sink.piece(bytes); });
+  return decode_elements(c, 0, c.size(), context, [&](std::span<const std::byte> bytes) { return sink.piece(bytes); });
 }
 
 void composite_needs(const void* at, std::uint64_t, Needs& needs) {
@@ -387,13 +467,20 @@ bool has_composites(const Snapshot& snapshot) noexcept {
 Snapshot decoded(const Snapshot& snapshot, const std::function<bool(const LeafView&)>& which) {
   if (!has_composites(snapshot)) return snapshot;
   auto data = derived_data(snapshot);
+  bool transposed = false;
   for (std::size_t i = 0; i < data->leaves.size(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
-    if (composite_of(leaf) != nullptr && (!which || which(leaf))) data->leaves[i].provider.ops = &decoded_ops;
+    const Composite* const c = composite_of(leaf);
+    if (c == nullptr || (which && !which(leaf))) continue;
+    data->leaves[i].provider.ops = &decoded_ops;
+    transposed = transposed || c->transposed;
   }
   const bool left = std::any_of(data->leaves.begin(), data->leaves.end(),
                                 [](const LeafData& l) { return l.provider.ops == &composite_ops; });
-  if (!left) data->metadata.erase(config_key);  // it describes no weight now
+  if (!left && !has_undecoded(snapshot)) {  // they describe no weight now
+    data->metadata.erase(config_key);
+    if (transposed) data->metadata.erase(model_type_key);
+  }
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 

@@ -22,6 +22,7 @@
 #include "snapshot/paths.hpp"
 #include "snapshot/provider.hpp"
 #include "snapshot/side_files.hpp"
+#include "snapshot/undecoded.hpp"
 #include "stele/detail/codes.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/pattern.hpp"
@@ -939,6 +940,7 @@ std::vector<std::string> WeightScheme::default_except() {
 Result<Snapshot> quantize_weights(const Snapshot& snapshot, const WeightScheme& how, Report* report) {
   return detail::guarded([&]() -> Result<Snapshot> {
     STELE_TRY_ASSIGN(const comp::Scheme* const scheme, comp::find_scheme(how));
+    STELE_TRY(detail::check_decoded(snapshot));  // a model has one scheme
     return comp::Quantizer(how, *scheme, report).run(snapshot);
   });
 }

@@ -190,7 +190,10 @@ TEST_CASE("hub: entries of configurations in any place") {
            {"{" + entry + R"(, "a": "}"})", R"({"a": "}"})"},
            {R"({"a": [1, {"quantization_config": 2}], )" + entry + "}", R"({"a": [1, {"quantization_config": 2}]})"},
            {R"({"a": 1, )" + entry + R"( , "b": 2})", R"({"a": 1 , "b": 2})"},
-           {R"({"quantization": {"bits": 4}, "a": 1})", R"({"a": 1})"}}) {
+           {R"({"quantization": {"bits": 4}, "a": 1})", R"({"a": 1})"},
+           {R"({"quantization": {"bits": 4}, )" + entry + R"(, "a": 1})", R"({"a": 1})"},
+           {R"({"text_config": {"a": 1, )" + entry + R"(}, "b": 2})", R"({"text_config": {"a": 1}, "b": 2})"},
+           {R"({"a": {)" + entry + R"(}, "b": {"c": {)" + entry + "}}}", R"({"a": {}, "b": {"c": {}}})"}}) {
     const std::string &before = texts.first, &after = texts.second;  // clang 14 captures no structured bindings
     CAPTURE(before);
     const std::string in = dir / ("in" + std::to_string(number)), out = dir / ("out" + std::to_string(number));
@@ -198,6 +201,8 @@ TEST_CASE("hub: entries of configurations in any place") {
     make_folder(in, before);
     Snapshot opened = good(stele::open(in));
     CHECK(opened.metadata().contains("quantization_config"));
+    good(save(opened, out + "same", as_hub(hub)));
+    CHECK(read_text(out + "same/config.json") == before);
     opened = good(quantize_weights(opened, {.name = "int4"}));
     good(save(good(dequantize(opened)), out, as_hub(hub)));
     CHECK(read_text(out + "/config.json") == after);

@@ -37,15 +37,18 @@ def fnv1a(numbers):
 
 # The same layouts with other sizes or flags.
 LEFT_OUT = {"awq_group128_untied", "bnb_int8_untied_f16", "bnb_nf4_f32_bias", "ct_fp8_channel_sharded", "ct_mxfp4_f32",
-            "fp8_block_untied_2layers", "fp8_block_32x64", "gptq4_channel", "mlx_4_group32_untied", "mlx_4_f16", "mlx_5",
-            "mlx_6", "torchao_int8_dynamic", "torchao_float8_dynamic", "ct_pack4_actorder_weight", "ct_mixed", "ct_nvfp4a16"}
+            "fp8_block_untied_2layers", "fp8_block_32x64", "gptq4_channel", "hqq_1_axis1", "hqq_2_axis0", "hqq_8_axis0",
+            "mlx_4_group32_untied", "mlx_4_f16", "mlx_5", "mlx_6", "torchao_int8_dynamic", "torchao_float8_dynamic",
+            "ct_pack4_actorder_weight", "ct_mixed", "ct_nvfp4a16"}
+# Weights other than the smallest.
+WEIGHTS = {"ct_mixed_block": "model.layers.0.mlp.up_proj.weight", "auto_round_mixed": "model.layers.0.mlp.down_proj.weight"}
 lines = []
 for folder in sorted(p for p in SOURCE.iterdir() if p.is_dir()):
     exact = SOURCE / f"{folder.name}.expected_f32.safetensors"
     if not exact.exists() or folder.name in LEFT_OUT:
         continue
     numbers, _ = tensors_of(exact)
-    weight = min(numbers, key=lambda name: (numbers[name].numel(), name))
+    weight = WEIGHTS.get(folder.name) or min(numbers, key=lambda name: (numbers[name].numel(), name))
     parts, metadata = {}, {}
     for file in sorted(folder.glob("*.safetensors")):
         tensors, found = tensors_of(file)
@@ -60,6 +63,8 @@ for folder in sorted(p for p in SOURCE.iterdir() if p.is_dir()):
         config = json.loads((folder / "config.json").read_text())
         kept = {key: config[key] for key in ("quantization_config", "quantization") if key in config}
         kept.get("quantization_config", {}).pop("meta", None)
+        if config.get("model_type") == "gpt2":
+            kept["model_type"] = "gpt2"  # its weights are transposed
         (out / "config.json").write_text(json.dumps(kept) + "\n")
     if folder.name == "gpt_oss_mxfp4":  # transformers exchanges the last two axes
         numbers[weight] = numbers[weight].transpose(1, 2)

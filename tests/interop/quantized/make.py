@@ -19,7 +19,9 @@ tensors (the order of a file's metadata may differ). All schemes take one or two
 Packages (Python 3.11, CPU only; --no-deps keeps CUDA out):
     pip install torch==2.15.0 numpy==2.4.6 safetensors==0.8.0 transformers==5.24.0 compressed-tensors==0.20.0
                 accelerate==1.15.0 mlx==0.32.4 mlx-cpu==0.32.4
+    pip install --no-deps auto-round==0.16.1 py-cpuinfo
     pip install --no-deps torchao==0.18.0 bitsandbytes==0.50.2 autoawq==0.2.9 mlx-lm==0.32.2 comfy-kitchen==0.2.40
+                hqq==0.2.8.post1 einops termcolor optimum-quanto==0.2.7 amd-quark==0.13 onnx onnxslim
                 nvidia-modelopt==0.47.0 omegaconf antlr4-python3-runtime==4.9.3 pulp scipy nvidia-ml-py ninja
     pip install --no-deps --no-build-isolation gptqmodel==7.7.0   (with BUILD_CUDA_EXT=0)
     pip install --no-deps device-smi pypcre tokenicer logbar defuser threadpoolctl dill xxhash multiprocess pandas
@@ -476,6 +478,14 @@ def ct_mixed(folder):
     return ct_save(folder, llama(hidden=128, inter=128), {"group_0": attention, "group_1": mlp})
 
 
+@scheme("ct_mixed_block")
+def ct_mixed_block(folder):
+    """Integers in words, and blocks of FP8 of which the last is incomplete, so that several sizes fit their number."""
+    block = ct_weights(num_bits=8, type="float", strategy="block", block_structure=[48, 64])
+    integers = preset("W4A16") | {"targets": ["re:.*self_attn.*"]}
+    return ct_save(folder, llama(hidden=128, inter=80), {"group_0": integers, "group_1": block | {"targets": ["Linear"]}})
+
+
 @scheme("ct_old_pack3", bits=3, symmetric=True)
 @scheme("ct_old_pack3_asym", bits=3, symmetric=False, hidden=60, inter=120, group=20)
 @scheme("ct_old_pack4_actorder_group", bits=4, symmetric=True, order=True)
@@ -687,15 +697,32 @@ def awq(folder, group, **sizes):
 
 # ---------------------------------------------------------------- 5. bitsandbytes
 
-def quantize_by_transformers(folder, config, **sizes):
+def gpt2(dtype=BF16, seed=7):
+    """A GPT2LMHeadModel with seeded weights: its Conv1D store weights as [inputs, outputs]."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=48, n_positions=32, n_embd=64, n_layer=1, n_head=2, dtype=dtype))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(fill(name, tuple(parameter.shape), generator))
+    return model.to(dtype).eval()
+
+
+def quantize_by_transformers(folder, config, model=None, **sizes):
     """Loads a plain model with a quantization_config, and saves what transformers made of it."""
     from transformers import AutoModelForCausalLM
     with tempfile.TemporaryDirectory() as plain:
-        llama(**sizes).save_pretrained(plain)
+        (model() if model else llama(**sizes)).save_pretrained(plain)
         model = AutoModelForCausalLM.from_pretrained(plain, quantization_config=config, device_map="cpu",
                                                      dtype=sizes.get("dtype", BF16))
     model.save_pretrained(folder)
     return model
+
+
+def as_unquantized(name, weight):
+    """transformers transposes the weights of Conv1D before it quantizes them."""
+    conv1d = name.split(".")[-2] in ("c_attn", "c_proj", "c_fc")
+    return weight.t().contiguous() if conv1d else weight
 
 
 @scheme("bnb_nf4", kind="nf4")
@@ -705,6 +732,7 @@ def quantize_by_transformers(folder, config, **sizes):
 @scheme("bnb_nf4_edges", kind="nf4", nested=True, hidden=72, inter=100)
 @scheme("bnb_nf4_bf16_storage", kind="nf4", storage=BF16)
 @scheme("bnb_nf4_f32_bias", kind="nf4", dtype=F32, bias=True)
+@scheme("bnb_gpt2_nf4", kind="nf4", nested=True, model=gpt2)
 def bnb_4bit(folder, kind, nested=False, storage=torch.uint8, **sizes):
     from bitsandbytes.functional import QuantState, dequantize_4bit
     from transformers import BitsAndBytesConfig
@@ -723,12 +751,13 @@ def bnb_4bit(folder, kind, nested=False, storage=torch.uint8, **sizes):
         for target, dtype in (expected, None), (expected_f32, F32):
             state = QuantState.from_dict(dict(parts), device="cpu")
             state.dtype = dtype or state.dtype
-            target[name] = dequantize_4bit(tensors[name], state)
+            target[name] = as_unquantized(name, dequantize_4bit(tensors[name], state))
     return expected, expected_f32
 
 
 @scheme("bnb_int8")
 @scheme("bnb_int8_untied_f16", tied=False, dtype=F16)
+@scheme("bnb_gpt2_int8", model=gpt2)
 def bnb_int8(folder, **sizes):
     from bitsandbytes.functional import int8_vectorwise_dequant
     from transformers import BitsAndBytesConfig
@@ -737,8 +766,52 @@ def bnb_int8(folder, **sizes):
     expected_f32 = {}
     for name, parts in modules.items():
         key = name + ".weight"
-        expected_f32[key] = int8_vectorwise_dequant(expected[key], parts["SCB"])
+        expected_f32[key] = as_unquantized(key, int8_vectorwise_dequant(expected[key], parts["SCB"]))
         expected[key] = expected_f32[key].to(sizes.get("dtype", BF16))
+    return expected, expected_f32
+
+
+# ---------------------------------------------------------------- auto-round
+
+@scheme("auto_round4", bits=4)
+@scheme("auto_round5", bits=5)
+@scheme("auto_round3_zp", bits=3, packing="auto_round:auto_gptq")
+@scheme("auto_round_mixed", bits=4, packing="auto_round:auto_gptq",
+        extra={"model.layers.0.self_attn.k_proj": {"bits": 8, "group_size": 64}, ".*down_proj.*": {"bits": 2}})
+def auto_round(folder, bits, packing="auto_round", extra=None):
+    """Asymmetric, in groups of 32. auto-round packs; its layer multiplies the identity by what it decodes."""
+    import re
+    if packing == "auto_round":
+        from auto_round_extension.torch.qlinear_torch import QuantLinear
+    else:
+        from auto_round_extension.torch.qlinear_torch_zp import QuantLinear
+    model = llama()
+    expected, expected_f32 = state_of(model), {}
+    tensors = dict(expected)
+    for name, module in linears(model):
+        own = next((value for key, value in (extra or {}).items() if re.search(key, name)), {})
+        width, group = own.get("bits", bits), own.get("group_size", 32)
+        weight = module.weight.detach().float()
+        groups = weight.unflatten(1, (-1, group))
+        low, high = groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
+        scale = ((high - low) / (2 ** width - 1)).clamp(min=1e-5).to(F16).float()
+        zero = (-low / scale).round().clamp(0, 2 ** width - 1)
+        layer = QuantLinear(width, group, module.in_features, module.out_features, False, weight_dtype=BF16)
+        layer.device = "cpu"
+        plain = torch.nn.Linear(module.in_features, module.out_features, bias=False)
+        plain.weight.data = weight
+        layer.pack(plain, scale, zero, None)
+        parts = layer.state_dict()
+        tensors.pop(name + ".weight")
+        tensors |= {f"{name}.{part}": parts[part] for part in ("qweight", "qzeros", "scales")}
+        layer.scales = layer.scales.float()
+        expected_f32[name + ".weight"] = layer(torch.eye(module.in_features)).t().contiguous()
+        expected[name + ".weight"] = expected_f32[name + ".weight"].to(BF16)
+    save(folder, tensors)
+    write_config(folder, model.config, {
+        "bits": bits, "group_size": 32, "sym": False, "data_type": "int", "quant_method": "auto-round",
+        "packing_format": packing, "block_name_to_quantize": "model.layers", "autoround_version": "0.16.1",
+        **({"extra_config": extra} if extra else {})})
     return expected, expected_f32
 
 
@@ -1007,6 +1080,154 @@ def modelopt(folder, algorithm):
     whole, quantization = modelopt_config(algorithm, "FP8" if algorithm == "FP8" else None)
     write_config(folder, model.config, quantization)
     (folder / "hf_quant_config.json").write_text(json.dumps(whole, indent=4) + "\n")
+    save(folder, tensors)
+    return expected, expected_f32
+
+
+@scheme("modelopt_int4_awq", format="int4_awq", algorithm="W4A16_AWQ")
+@scheme("modelopt_mxfp4", format="mxfp4", algorithm="MXFP4")
+@scheme("modelopt_nvfp4_awq", format="nvfp4_awq", algorithm="NVFP4_AWQ")
+@scheme("modelopt_fp8_pb_wo", format="fp8_pb_wo", algorithm="fp8_pb_wo")
+def modelopt_packed(folder, format, algorithm):
+    """ModelOpt's own packers (modelopt.torch.export.quant_utils). A layer with a `pre_quant_scale` multiplies its input
+    by it: the weight of the layer is the decoded one, times the factor of its column. The scales of blocks have the shape
+    of the quantizer's amax, [N / 128, 1, K / 128, 1]."""
+    from modelopt.torch.export.quant_utils import to_quantized_weight
+    from modelopt.torch.quantization.qtensor.fp8_tensor import FP8QTensor
+    from modelopt.torch.quantization.qtensor.mxfp4_tensor import MXFP4QTensor
+    from modelopt.torch.quantization.qtensor.nvfp4_tensor import NVFP4QTensor
+    model = llama(hidden=128, inter=256, kv=2, tied=False) if format == "fp8_pb_wo" else llama(tied=False)
+    tensors = state_of(model)
+    expected, expected_f32 = dict(tensors), {}
+    generator = torch.Generator().manual_seed(11)
+    for name, module in linears(model):
+        key, weight = name + ".weight", module.weight.detach().float()
+        rows, columns = weight.shape
+        if format == "int4_awq":
+            scale = (weight.reshape(rows, -1, 32).abs().amax(-1) / 7).clamp(min=1e-6)
+            codes = (weight.reshape(rows, -1, 32) / scale[..., None]).round().clamp(-8, 7)
+            decoded = (codes * scale[..., None]).reshape(rows, columns)
+            tensors[key] = to_quantized_weight(weight, scale, format, block_size=32)
+        elif format == "mxfp4":
+            quantized, scale = MXFP4QTensor.quantize(weight, 32)
+            tensors[key], scale = quantized._quantized_data, scale.reshape(rows, -1)
+            decoded = quantized.dequantize(dtype=F32, scale=scale, block_sizes={-1: 32})
+        elif format == "nvfp4_awq":
+            quantized, scale, tensors[key + "_scale_2"] = NVFP4QTensor.quantize(weight, 16)
+            tensors[key] = quantized._quantized_data
+            decoded = quantized.dequantize(dtype=F32, scale=scale, double_scale=tensors[key + "_scale_2"],
+                                           block_sizes={-1: 16})
+        else:
+            quantized, scale = FP8QTensor.quantize(weight, block_sizes={-1: 128, -2: 128})
+            tensors[key] = quantized._quantized_data
+            decoded = quantized.dequantize(dtype=F32, scale=scale, block_sizes={-1: 128, -2: 128})
+            scale = scale.reshape(rows // 128, 1, columns // 128, 1)
+        tensors[key + "_scale"] = scale
+        if format.endswith("awq"):
+            factor = (torch.rand(columns, generator=generator) + 0.5).to(BF16)
+            tensors[name + ".pre_quant_scale"] = factor
+            decoded = decoded * factor.float()
+        expected_f32[key], expected[key] = decoded, decoded.to(BF16)
+    whole, quantization = modelopt_config(algorithm)
+    write_config(folder, model.config, {**quantization, "quant_method": "modelopt", "quant_algo": algorithm})
+    (folder / "hf_quant_config.json").write_text(json.dumps(whole, indent=4) + "\n")
+    save(folder, tensors)
+    return expected, expected_f32
+
+
+# ---------------------------------------------------------------- HQQ, quanto, Quark
+
+for bits in 1, 2, 3, 4, 8:
+    for axis in 0, 1:
+        scheme(f"hqq_{bits}_axis{axis}", bits=bits, axis=axis)(lambda folder, **how: hqq(folder, **how))
+
+
+def hqq(folder, bits, axis):
+    """The state of HQQLinear, with meta data as tensors. Decoded by its Quantizer, with compute_dtype f32."""
+    from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
+    model = llama(tied=False)
+    tensors = state_of(model)
+    expected, expected_f32 = dict(tensors), {}
+    for name, module in linears(model):
+        config = BaseQuantizeConfig(nbits=bits, group_size=32, axis=axis)
+        state = HQQLinear(module, config, compute_dtype=F32, device="cpu", del_orig=False).state_dict()
+        key = name + ".weight"
+        del tensors[key]
+        tensors.update({f"{name}.{suffix}": tensor for suffix, tensor in state.items() if suffix != "bias"})
+        layer = HQQLinear(None, None, compute_dtype=F32, device="cpu", initialize=False)
+        layer.load_state_dict({suffix: tensor.clone() for suffix, tensor in state.items()})
+        expected_f32[key] = layer.dequantize().to(F32)
+        expected[key] = expected_f32[key].to(BF16)
+    write_config(folder, model.config, {"quant_method": "hqq", "quant_config": {"weight_quant_params": {
+        "nbits": bits, "group_size": 32, "axis": axis}}})
+    save(folder, tensors)
+    return expected, expected_f32
+
+
+@scheme("quanto_int8", weights="qint8")
+@scheme("quanto_float8", weights="qfloat8")
+def quanto(folder, weights):
+    """optimum-quanto: a frozen model's state. Its qint4 does not store the shape of the weight."""
+    import optimum.quanto
+    model = llama(tied=False)
+    optimum.quanto.quantize(model, weights=getattr(optimum.quanto, weights), exclude="lm_head")
+    optimum.quanto.freeze(model)
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if isinstance(tensor, torch.Tensor)}
+    expected, expected_f32 = {}, {}
+    for name, module in model.named_modules():
+        if isinstance(module, optimum.quanto.QLinear):
+            key = name + ".weight"
+            expected[key] = module.weight.dequantize().detach()
+            expected_f32[key] = (module.weight._data.to(F32) * module.weight._scale.to(F32)).detach()
+            bf16 = expected_f32[key].to(BF16)  # a row of zeros has the scale 0, and codes of NaN
+            assert torch.equal(bf16.nan_to_num(), expected[key].nan_to_num()), name
+    write_config(folder, model.config)
+    save(folder, tensors)
+    return expected, expected_f32
+
+
+@scheme("quark_uint4", dtype="uint4")
+@scheme("quark_int4", dtype="int4")
+@scheme("quark_mxfp4", dtype="fp4")
+def quark(folder, dtype):
+    """AMD Quark: its packer, and its unpacker for the expected values; the scales are computed here."""
+    from quark.torch.utils import create_pack_method
+    model = llama(tied=False)
+    tensors = state_of(model)
+    expected, expected_f32 = dict(tensors), {}
+    pack = create_pack_method(qscheme="per_group", dtype=dtype)
+    for name, module in linears(model):
+        key, weight = name + ".weight", module.weight.detach().float()
+        rows, columns = weight.shape
+        groups = weight.reshape(rows, -1, 32)
+        if dtype == "fp4":
+            exponent = torch.ceil(torch.log2(groups.abs().amax(-1).clamp(min=2.0 ** -100) / 6))
+            values = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6])
+            scaled = groups / 2.0 ** exponent[..., None]
+            numbers = values[(scaled.abs()[..., None] - values).abs().argmin(-1)] * scaled.sign()
+            tensors[key] = pack.pack(numbers.reshape(rows, columns), True)
+            tensors[key + "_scale"] = (exponent + 127).to(torch.uint8)
+            unpacked = pack.unpack(tensors[key], True).to(F32).reshape(rows, -1, 32)
+            decoded = unpacked * 2.0 ** (tensors[key + "_scale"].to(F32) - 127)[..., None]
+        else:
+            low = groups.amin(-1).clamp(max=0) if dtype == "uint4" else torch.zeros(groups.shape[:2])
+            width = groups.amax(-1).clamp(min=0) - low if dtype == "uint4" else groups.abs().amax(-1) * 15 / 7
+            scale = (width / 15).clamp(min=1e-6).to(BF16)
+            zero = (-low / scale.float()).round().to(torch.int32)
+            limits = (0, 15) if dtype == "uint4" else (-8, 7)
+            codes = ((groups / scale.float()[..., None]).round() + zero[..., None]).clamp(*limits).to(torch.int32)
+            tensors[key] = pack.pack(codes.reshape(rows, columns), True)
+            tensors[key + "_scale"] = scale.t().contiguous()
+            tensors[key + "_zero_point"] = pack.pack(zero, True)
+            unpacked = pack.unpack(tensors[key], True).to(F32).reshape(rows, -1, 32)
+            zeros = pack.unpack(tensors[key + "_zero_point"], True).to(F32).reshape(rows, -1)
+            decoded = (unpacked - zeros[..., None]) * scale.float()[..., None]
+        expected_f32[key] = decoded.reshape(rows, columns)
+        expected[key] = expected_f32[key].to(BF16)
+    weight = {"dtype": dtype, "qscheme": "per_group", "ch_axis": -1, "group_size": 32, "symmetric": dtype != "uint4",
+              "scale_format": "e8m0" if dtype == "fp4" else None, "is_dynamic": False}
+    write_config(folder, model.config, {"quant_method": "quark", "export": {"pack_method": "reorder", "weight_format": "real_quantized"},
+                                        "global_quant_config": {"weight": weight, "bias": None}, "layer_quant_config": {}})
     save(folder, tensors)
     return expected, expected_f32
 
