@@ -78,7 +78,8 @@ Result<int> hash(const Hash& options, Terminal& terminal) {
     }
     for (const Named& named : names) {
       if (!options.total_only)
-        terminal.print(label + digests[named.leaf] + "  " + safe(shown_path(model.path)) + ":" + safe(named.name) + "\n");
+        terminal.print(label + digests[named.leaf] + "  " + safe(shown_path(model.path)) + ":" + safe(named.name) +
+                       "\n");
     }
     terminal.print(label + all + "  " + safe(shown_path(model.path)) + "\n");
   }

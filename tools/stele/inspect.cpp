@@ -385,7 +385,8 @@ std::string property_text(const Value& value) {
 }
 
 void print_heading(const Model& model, const Facts& facts, bool verbose, Terminal& terminal) {
-  terminal.print(terminal.paint(Style::heading, safe(shown_path(model.path))) + "  " + std::string(model.format->name()) + "\n");
+  terminal.print(terminal.paint(Style::heading, safe(shown_path(model.path))) + "  " +
+                 std::string(model.format->name()) + "\n");
   const auto line = [&](const std::string& key, std::string_view text) {
     const std::string shown = safe(key);
     const std::size_t left = max_columns - std::min(max_columns - min_text_columns, columns(shown) + 4);

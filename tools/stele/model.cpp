@@ -234,9 +234,7 @@ Result<Model> open_model(const std::string& path, const Opening& opening, unsign
   return Model{path, std::move(format), std::move(snapshot)};
 }
 
-std::string shown_path(const std::string& path) {
-  return detail::is_url(path) ? path.substr(0, path.find('?')) : path;
-}
+std::string shown_path(const std::string& path) { return detail::is_url(path) ? path.substr(0, path.find('?')) : path; }
 
 void watch_interrupts() {
 #ifdef STELE_COMMAND_REMOTE

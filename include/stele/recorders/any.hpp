@@ -55,12 +55,12 @@ STELE_EXPORT Result<Snapshot> open_with_deltas(const Input& base, std::span<cons
 /// Makes a file the version that deltas give, without a second file of its size: the changes are written to a journal
 /// beside it, PATH.stele-journal, and then into the file. Returns false if the file is that version already. A process
 /// that is killed before the journal is complete leaves the old version; after that, it may leave a mixture, and the
-/// next call, with the same deltas or with none, makes the file the new version. Until then, every other call that opens
-/// the file fails; one that saves to its path replaces it, and removes the journal. A journal of another file is never
-/// applied. For files that store tensors as they are, without checksums (safetensors, GGUF), and have one name; names,
-/// dtypes, shapes, values and metadata must be the same. Errors: not_representable (another format, other changes, hard
-/// links), checksum (the file is not the base of the deltas, or not the one of the journal; nothing is changed then),
-/// malformed, io.
+/// next call, with the same deltas or with none, makes the file the new version. Until then, every other call that
+/// opens the file fails; one that saves to its path replaces it, and removes the journal. A journal of another file is
+/// never applied. For files that store tensors as they are, without checksums (safetensors, GGUF), and have one name;
+/// names, dtypes, shapes, values and metadata must be the same. Errors: not_representable (another format, other
+/// changes, hard links), checksum (the file is not the base of the deltas, or not the one of the journal; nothing is
+/// changed then), malformed, io.
 STELE_EXPORT Result<bool> apply_in_place(const std::string& path, std::span<const std::string> deltas,
                                          const LoadOptions& options = default_load_options());
 
