@@ -52,7 +52,7 @@ std::string Recogniser::set_grid(Composite& c, std::uint32_t scales, std::span<c
     a = shape.empty() ? 1 : shape.back();
     if (a != 1 && a != c.stack_rows) a = 0;  // of layers that were joined, say
   }
-  const std::string wrong = "scales of the shape " + to_string(shape);
+  std::string wrong = "scales of the shape " + to_string(shape);
   if (a == 0 || b == 0 || a > c.stack_rows || b > c.columns || count != stacks * a * b) return wrong;
   c.row_group = only_size(c.stack_rows, a);
   c.group = only_size(c.columns, b);

@@ -249,7 +249,7 @@ Result<Snapshot> joined(const Snapshot& snapshot, const Source& source) {
     STELE_TRY_ASSIGN(added[config_key], to_json(quantization));
   }
   if (!type.empty()) added[model_type_key] = type;
-  return added.empty() ? all : with_metadata(all, std::move(added));
+  return added.empty() ? all : with_metadata(all, added);
 }
 
 }  // namespace detail::composites
