@@ -236,7 +236,7 @@ class ProgramReader {
       STELE_TRY_ASSIGN(const Value list, read_json(*entry));
       if (list.as_map() == nullptr) return bad(*entry, "the list of weights is not an object");
       for (const auto& [name, weight] : *list.as_map()) {
-        const std::string full = lists.size() > 1 ? model + '.' + name : name;
+        const std::string full = lists.size() > 1 ? std::string(model).append(1, '.').append(name) : name;
         auto added = add_compiled(full, weight, *entry);
         if (!added) return std::move(added).error().path(full);
       }

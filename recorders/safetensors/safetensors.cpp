@@ -81,6 +81,7 @@ Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const Save
   std::iota(leaves.begin(), leaves.end(), std::uint32_t{0});
   std::map<std::string, std::string> metadata = snapshot.metadata();
   std::vector<std::string_view> names;
+  names.reserve(tensors.size());
   for (const detail::TensorEntry& tensor : tensors) names.push_back(tensor.name);
   STELE_TRY_ASSIGN(std::string extras, detail::safetensors::extras_of(snapshot, metadata, std::move(names)));
   STELE_TRY(detail::add_flat_key(metadata, std::move(extras)));

@@ -55,6 +55,7 @@ Result<std::string> index_of(const Snapshot& snapshot, std::uint64_t total,
   out.begin_object();
   std::map<std::string, std::string> metadata = snapshot.metadata();
   std::vector<std::string_view> names;
+  names.reserve(weight_map.size());
   for (const auto& [name, file] : weight_map) names.push_back(name);
   STELE_TRY_ASSIGN(std::string extras, detail::safetensors::extras_of(snapshot, metadata, std::move(names)));
   STELE_TRY(detail::add_flat_key(metadata, std::move(extras)));
