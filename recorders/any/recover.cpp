@@ -180,7 +180,8 @@ void note_omitted([[maybe_unused]] const Source& rebuilt, [[maybe_unused]] std::
       return;
     }
     const auto& [name, reason, cut] = (*omitted)[i];
-    notes.push_back(cut ? "the file ends inside the entry " + name : "the entry " + name + " is lost: " + reason);
+    notes.push_back(cut ? "the file ends inside the entry " + name
+                        : std::string("the entry ").append(name).append(" is lost: ").append(reason));
   }
 #endif
 }
