@@ -12,6 +12,8 @@
 #include <charconv>
 #include <vector>
 
+#include "snapshot/undecoded.hpp"
+
 namespace stele::command {
 
 namespace {
@@ -54,6 +56,7 @@ Result<PrecisionSpec> parse_precision(const std::string& name) {
 Result<Snapshot> at_precision(const Snapshot& snapshot, const std::string& name, const ConvertRules& rules,
                               Report& report) {
   STELE_TRY_ASSIGN(const PrecisionSpec spec, parse_precision(name));
+  if (!(spec == PrecisionSpec())) STELE_TRY(detail::check_decoded(snapshot));
   if (spec.block_rules.empty()) return with_precision(snapshot, spec, rules);
   STELE_TRY_ASSIGN(Snapshot blocks, quantize_blocks(snapshot, spec.block_rules, &report));
   if (report.count(Report::What::quantized) != 0) return blocks;
