@@ -13,6 +13,14 @@ const Result<std::vector<std::string>>& AskedFolder::list() const {
   return *names_;
 }
 
+Result<SourcePtr> AskedFolder::open(std::string_view name) const {
+  auto file = folder_.open(name);
+  if (file || failure_ || !is_of_machine(file.error())) return file;
+  // A folder or a device, which no list has, is not a failure of the machine.
+  if (!list() || std::find(list()->begin(), list()->end(), name) != list()->end()) failure_ = file.error();
+  return file;
+}
+
 Result<bool> AskedFolder::contains(std::string_view name) const {
   if (local_ || !list()) return noted(folder_.contains(name));  // a server that does not list its files
   const auto at = std::lower_bound(list()->begin(), list()->end(), name);

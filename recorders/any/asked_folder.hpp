@@ -19,7 +19,7 @@ class AskedFolder final : public Bundle {
   /// `local`: the folder's files are on this machine. The files of other folders are looked up in their list.
   AskedFolder(const Bundle& folder, bool local) : folder_(folder), local_(local) {}
 
-  Result<SourcePtr> open(std::string_view name) const override { return noted(folder_.open(name)); }
+  Result<SourcePtr> open(std::string_view name) const override;
   Result<std::shared_ptr<const Bundle>> beneath() const override { return noted(folder_.beneath()); }
   Result<std::unique_ptr<Sink>> create(std::string_view name) override;
   Result<bool> contains(std::string_view name) const override;

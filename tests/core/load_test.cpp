@@ -320,7 +320,7 @@ TEST_CASE("load: values that do not fit are errors") {
     One number{};
     One w{};
   };
-  CHECK(bad(stele::load<Wide>(snapshot(TensorThere{}))).code() == Errc::kind_mismatch);
+  CHECK(bad(stele::load<Wide>(snapshot(TensorThere{}))).code() == Errc::dtype_mismatch);
   CHECK(bad(stele::load<TensorThere>(snapshot(Wide{}))).code() == Errc::kind_mismatch);
 }
 

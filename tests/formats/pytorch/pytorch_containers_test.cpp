@@ -139,7 +139,7 @@ TEST_CASE("pytorch containers: a list, a tuple and a tensor have no attributes")
 
 TEST_CASE("pytorch containers: a value alone stays alone") {
   using namespace pytorch_files;
-  const auto again = [](const std::string& object) { return object_of(file_of(good(opened(zip_file(object))))); };
+  const auto again = [](const std::string& object) { return object_of(file_of(good(opened(zip_file(object, {}))))); };
   CHECK(again(empty_list) == "[]");
   CHECK(again(empty_tuple) == "()");
   CHECK(again(empty_dict) == "{}");
