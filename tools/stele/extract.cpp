@@ -9,6 +9,7 @@
 
 #include "base/extension.hpp"
 #include "commands.hpp"
+#include "snapshot/undecoded.hpp"
 
 namespace stele::command {
 
@@ -78,6 +79,8 @@ Result<int> extract(const Extract& options, Terminal& terminal) {
   if (numpy || raw) {
     static_assert(std::endian::native == std::endian::little);
     STELE_TRY(check_expansion(model.snapshot));
+    STELE_TRY_ASSIGN(const PrecisionSpec precision, parse_precision(options.precision));
+    if (!(precision == PrecisionSpec())) STELE_TRY(detail::check_decoded(model.snapshot.leaf(found->leaf)));
     STELE_TRY_ASSIGN(const Snapshot one,
                      at_precision(alone(model.snapshot, *found), options.precision, save.convert, report));
     STELE_TRY(numpy ? write_npy(one, options.out, terminal) : write_elements(one.leaf(0), options.out, terminal));
