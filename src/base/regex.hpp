@@ -13,8 +13,7 @@ namespace stele::inline v0::detail::regex {
 
 /// The part of the syntax of Python's `re` and of PCRE that both have and read the same way: literals, `.`, sets with
 /// ranges, groups, alternatives, `*`, `+`, `?`, `{m,n}` and their lazy forms, `^`, `$`, `\A`, `\Z`, `\b`, `\B` and the
-/// classes
-/// `\d`, `\w`, `\s`. Lookaround, back-references, flags and characters other than ASCII are not of it.
+/// classes `\d`, `\w`, `\s`. Lookaround, back-references, flags and characters other than ASCII are not of it.
 class Regex {
  public:
   /// Returns nullopt for an expression with other syntax, or one that is too large.
