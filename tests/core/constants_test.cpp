@@ -283,7 +283,7 @@ TEST_CASE_TEMPLATE("constants: a number loads from a tensor of one element, of a
                         true,
                         false};
   for (const Stored& stored : all) {
-    for (const std::size_t rank : {0, 1, 3}) {
+    for (const std::size_t rank : {std::size_t{0}, std::size_t{1}, std::size_t{3}}) {
       check_number<F>(stele::SafetensorsRecorder<>(), stored, rank);  // whole paths
       check_number<F>(stele::BytesRecorder<>(), stored, rank);        // nested names
     }
