@@ -20,7 +20,7 @@ class RE2;
 
 namespace stele::inline v0::detail::lora {
 
-/// What a merge does with a key of adapter_config.json.
+/// The treatment of a key of adapter_config.json in a merge.
 enum class Use : std::uint8_t {
   read,      // the merge uses it
   harmless,  // the tensors of the adapter show its effect, or only training depends on it

@@ -1,4 +1,4 @@
-// What a model's folder and names tell about its layers: classes and ties.
+// The classes and ties of a model's layers, from its folder and names.
 #pragma once
 
 #include <functional>

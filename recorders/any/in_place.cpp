@@ -383,7 +383,7 @@ class Target {
     return Error(Errc::io, "the file is changed, but its journal cannot be removed").file(journal_.name);
   }
 
-  /// Returns an error if the path leads to another file now: this one would be changed for nobody.
+  /// Returns an error if the path leads to another file now: the change would be lost with this one.
   Status check_current() const {
     STELE_TRY_ASSIGN(const bool same, os::leads_to(path_.os(), file_));
     return same ? Status() : Status(Error(Errc::io, "another file has taken the file's name").file(path_.name));

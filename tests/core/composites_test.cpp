@@ -494,7 +494,7 @@ TEST_CASE("composites: the configuration decides the size of blocks, by the laye
     const std::vector<float> numbers = numbers_of(s.leaf(0));
     for (std::size_t i = 0; i < numbers.size(); ++i) CHECK(numbers[i] == (i / 8 < row.rows ? 1 : 2));
   }
-  // What only one size fits needs no configuration, and DeepSeek's blocks have 128 rows and columns.
+  // Scales that only one block size fits need no configuration. DeepSeek's blocks have 128 rows and columns.
   Parts four = fp8("l", 8, 4, 4, 1);
   CHECK(numbers_of(good(join_composites(four.finish())).leaf(0))[31] == 4);
   Parts whole = fp8("l", 2, 12, 2, 2);  // groups of a row are whole

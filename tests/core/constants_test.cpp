@@ -246,7 +246,7 @@ void check_number(const R& recorder, const Stored& stored, std::size_t rank) {
       CHECK(loaded.error().code() == (done.status == stele::ConvertStatus::unsupported ? stele::Errc::dtype_mismatch
                                                                                        : stele::Errc::out_of_range));
     };
-    // What is missing or unused never hides the number.
+    // Missing and unused names never hide the number.
     for (const bool lenient : {false, true}) {
       if (lenient) options.allow_unused = options.allow_missing = {"*"};
       Number<F> plain;

@@ -137,7 +137,7 @@ TEST_CASE("errors of the machine: a file of which only the beginning can be read
     zip.replace(zip.find("weight.npy"), 10, "other.text");
     fails_with(code, std::make_shared<FailingFile>("m.zip", zip, 1024, code, nullptr));
     fails_with(code, std::make_shared<FailingFile>("m.safetensors", zip, 0, code, nullptr));
-    // Whether a model is beside the weights is not known.
+    // The lookup of a model beside the weights has failed.
     const auto beside = std::make_shared<FailingFolder>(Question::contains, code);
     fails_with(code, std::make_shared<FailingFile>("m.bin", std::string(2000, '\x7f'), 2000, code, beside));
   }

@@ -1,4 +1,4 @@
-// What the configuration of a quantized model says of one layer.
+// The settings that a quantized model's configuration gives to one layer.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// AMD Quark (0.13): integers of 4 bits in the order of AWQ's words, and MXFP4. The configuration tells the scheme.
+// AMD Quark (0.13): integers of 4 bits in the order of AWQ's words, and MXFP4. The configuration names the scheme.
 #include <array>
 
 #include "passes/composites/recogniser.hpp"

@@ -145,7 +145,7 @@ class Recogniser {
   std::vector<Block> blocks_of(const std::string& stem, std::string_view codes);
   /// 8-bit floats or integers, with scales for the tensor, its rows, groups or blocks.
   Status scaled(const std::string& stem, Suffixes suffixes, std::string_view scheme);
-  /// What a `weight_scale` belongs to: 8-bit numbers, or bytes and words of smaller ones.
+  /// Joins a `weight_scale` with its codes: 8-bit numbers, or bytes and words of smaller ones.
   Status weight_scale(const std::string& stem);
   /// Llama 4 of FBGEMM: stacks of experts [E, K, N], scales of [E, 1, N] or [E, N, 1].
   Status fbgemm_experts(const std::string& stem);

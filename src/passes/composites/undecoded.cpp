@@ -80,7 +80,7 @@ constexpr Signature shared_signatures[] = {
     {".qvalue", ".scale"},
 };
 
-/// What follows the whole name of the codes in that of their scales, as in weight_scale_inv and weight.absmax.
+/// The suffixes that a scale's name adds to the name of its codes, as in weight_scale_inv and weight.absmax.
 constexpr std::string_view endings_of_scales[] = {
     "_scale",  "_scales", "_scale_inv", "_scale_2", "_scaler", "_absmax",     ".absmax",       "._scale", ".scale",
     ".scales", "._data",  ".quant_map", ".SCB",     "_scb",    "_zero_point", ".absmax_scale", "_qscale",
@@ -196,7 +196,7 @@ class Finder {
   }
 
  private:
-  /// Returns false for composite tensors, and for those whose meaning an annotation tells.
+  /// Returns false for composite tensors, and for those whose meaning an annotation gives.
   bool is_free(std::uint32_t number) const {
     const LeafView leaf = snapshot_.leaf(number);
     const Annotations* const annotations = leaf.annotations();
@@ -237,7 +237,7 @@ class Finder {
   std::vector<std::string> schemes_;
 };
 
-/// Returns true if a note is about a tensor of the same layer: the recogniser tells why its parts stay.
+/// Returns true if a note is about a tensor of the same layer: it gives the reason why its parts stay.
 bool is_noted(const std::vector<std::string>& notes, std::string_view path) {
   const std::string_view layer = path.substr(0, path.rfind('.') + 1);
   return std::any_of(notes.begin(), notes.end(), [&](const std::string& note) {

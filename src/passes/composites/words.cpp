@@ -143,7 +143,7 @@ namespace {
 /// How a checkpoint of GPTQ stores its zero points.
 enum class Zeros : std::uint8_t { same, less_one, open };
 
-/// What the configuration says of GPTQ's and AWQ's words.
+/// The layout of GPTQ's and AWQ's words in the configuration.
 struct WordPlan {
   unsigned bits = 0;
   bool awq = false, planes = false;
