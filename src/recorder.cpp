@@ -494,6 +494,7 @@ Result<Report> save_object(const Format& format, PrecisionSpec precision, const 
     auto written = guarded([&] { return write(*snapshot, meter); });
     if (!written) return failed(std::move(written).error());
     if (auto r = sink.commit(); !r) return failed(std::move(r).error(), true);
+    for (const std::string& part : sink.parts()) report.add(Report::What::written, part);
     STELE_TRY(report_numbers(*snapshot, options, false, report));
     return report;
   });

@@ -3,7 +3,7 @@
 
 Usage: tools/tidy.py BUILD_FOLDER [JOBS]
 
-Unity builds are checked as compiled. A source of checkpoints/mpi is checked if the build has MPI. Headers are checked
+Joined sources are checked as compiled. A source of checkpoints/mpi is checked if the build has MPI. Headers are checked
 through the sources that include them (.clang-tidy: HeaderFilterRegex).
 
 Most of the time goes to the headers, which clang-tidy checks again in each unit. So up to eight units with the same
@@ -36,10 +36,10 @@ def batches(build):
         entries = json.load(file)
     for entry in entries:
         path = os.path.join(entry["directory"], entry["file"])
-        unity = os.path.relpath(path, build) if path.endswith("_cxx.cxx") else os.path.relpath(path, ROOT)
-        if below(unity, FOLDERS):
+        source = os.path.relpath(path, build if re.search(r"/stele_\w+_\d+\.cpp$", path) else ROOT)
+        if below(source, FOLDERS):
             command = re.sub(r" -o \S+ -c \S+$", "", entry["command"])
-            alone = path if below(unity, ALONE) else None
+            alone = path if below(source, ALONE) else None
             groups.setdefault((entry["directory"], command, alone), []).append(path)
     for (folder, command, _), paths in groups.items():
         paths.sort()

@@ -41,6 +41,7 @@ class STELE_EXPORT Report {
     unchecked,   // on verification, no checksum covers a part of the file; path: the part, detail: its content
     constant,  // on save, a constant (number, string, …) of a plain aggregate, which the format cannot store; one row
                // per class
+    written,   // on save, a file beside the one that was named: a shard, constants
   };
   struct Row {
     What what;

@@ -50,9 +50,11 @@ class STELE_EXPORT Sink {
   virtual bool is_folder() const noexcept { return false; }
   const std::string& name() const noexcept { return name_; }
 
-  /// Names a new file of bundle() that a failed save removes: a shard. The index of the shards, which is this file, is
-  /// named before the shards if it is new.
-  void add_part(std::string name) { parts_.push_back(std::move(name)); }
+  /// Names a file of bundle() that is written beside this one: a shard. A failed save removes it if it is `new_file`.
+  /// The index of the shards, which is this file, is named before the shards if it is new.
+  void add_part(std::string name, bool new_file = true) { parts_.push_back({std::move(name), new_file}); }
+  /// Returns the files that were named, but not this one.
+  std::vector<std::string> parts() const;
   /// Removes the parts after a failed save, if possible; keeps the shards if an index of them may exist. `committing`:
   /// commit() has failed, so this file may already be in place.
   void remove_parts(bool committing) noexcept;
@@ -61,8 +63,12 @@ class STELE_EXPORT Sink {
   explicit Sink(std::string name) : name_(std::move(name)) {}
 
  private:
+  struct Part {
+    std::string name;
+    bool new_file;
+  };
   std::string name_;
-  std::vector<std::string> parts_;
+  std::vector<Part> parts_;
 };
 
 /// The failures that a finished save survives (design: files).

@@ -170,7 +170,7 @@ class Reader {
     std::vector<Place> places(leaves.size());
     std::vector<Bytes> blocks;
     std::vector<std::pair<std::size_t, std::size_t>> in_block(leaves.size(), {no_block, 0});
-    unwrap(without_gil([&] {
+    unwrap(interruptible([&] {
              return detail::guarded(
                  [&] { return prepare(leaves, copy, writable, trust, progress, places, blocks, in_block); });
            }),
@@ -211,7 +211,7 @@ class Reader {
     }
     const Progress progress(std::move(function));
     auto* const memory = reinterpret_cast<std::byte*>(target.data());
-    unwrap(without_gil([&] {
+    unwrap(interruptible([&] {
              return detail::guarded([&] { return fill_all(snapshot, {{memory, leaf, view.dtype()}}, progress); });
            }),
            progress);
@@ -230,7 +230,7 @@ class Reader {
     check_axes(length.size());
     Bytes memory(static_cast<std::size_t>(bytes));
     if (bytes != 0) {
-      unwrap(without_gil([&] {
+      unwrap(interruptible([&] {
         return detail::guarded([&]() -> Status {
           const detail::RegionLeaf box(view.provider(), view.shape(), element_size(view.dtype()), {start, length});
           ReadContext context;

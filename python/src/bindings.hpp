@@ -1,8 +1,11 @@
 // The sources of the Python module share these functions, which need the GIL unless they say otherwise.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,6 +39,24 @@ template <class F>
 auto without_gil(F f) {
   const nb::gil_scoped_release released;
   return f();
+}
+
+/// Ctrl+C ends the calls of interruptible() from now on.
+void watch_urls();
+/// Returns true if interruptible() has something to watch: URLs were opened, and this is the main thread.
+bool watches_signals();
+/// Waits until `ended` returns true. Signal handlers run meanwhile; if one raises, requests are cancelled, and its
+/// exception is thrown at the end.
+void wait_for(const std::function<bool(std::chrono::milliseconds)>& ended);
+
+/// Runs `f`, which may send requests, without the GIL. Python runs signal handlers on the main thread alone, and a
+/// request has no progress to call, so `f` runs on another thread if URLs were opened.
+template <class F>
+auto interruptible(F f) {
+  if (!watches_signals()) return without_gil(f);
+  auto result = std::async(std::launch::async, f);
+  wait_for([&](std::chrono::milliseconds time) { return result.wait_for(time) == std::future_status::ready; });
+  return result.get();
 }
 
 /// A reference to a Python object that may be dropped on any thread.

@@ -4,6 +4,7 @@
 #include <stele/recorders/binary.hpp>
 
 #include "bindings.hpp"
+#include "io/urls.hpp"
 
 namespace stele::python {
 
@@ -73,14 +74,15 @@ class Manager {
     options.compact = compact;
     if (deltas != 0 && format == "stele") options.parts.format = CompressedSteleFormat();
     options.older_formats = formats();
-    manager_.emplace(unwrap(without_gil([&] { return CheckpointManager::open(folder, std::move(options)); })));
+    if (detail::is_url(folder)) watch_urls();
+    manager_.emplace(unwrap(interruptible([&] { return CheckpointManager::open(folder, std::move(options)); })));
   }
   bool due(std::int64_t step) const { return manager_->due(step); }
   nb::tuple save(std::int64_t step, const Model& model, const nb::dict& optimizer, const nb::dict& metrics,
                  const nb::dict& state) {
     const Checkpoint checkpoint = checkpoint_of(model, optimizer);
     const StepValues values = values_of(metrics, state);
-    return to_python_saved(unwrap(without_gil([&] { return manager_->save(step, checkpoint, values); })));
+    return to_python_saved(unwrap(interruptible([&] { return manager_->save(step, checkpoint, values); })));
   }
   void save_async(std::int64_t step, const Model& model, const nb::dict& optimizer, const nb::dict& metrics,
                   const nb::dict& state) {
@@ -96,29 +98,29 @@ class Manager {
   }
   nb::list steps() const {
     nb::list all;
-    for (const StepInfo& info : unwrap(without_gil([&] { return manager_->steps(); })))
+    for (const StepInfo& info : unwrap(interruptible([&] { return manager_->steps(); })))
       all.append(to_python_info(info));
     return all;
   }
   nb::list broken() const {
     std::vector<BrokenStep> all;
-    unwrap(without_gil([&] { return manager_->steps(&all); }));
+    unwrap(interruptible([&] { return manager_->steps(&all); }));
     return to_python_broken(all);
   }
   nb::object best(const std::string& metric, const std::string& better) const {
     const auto found = unwrap(
-        without_gil([&] { return manager_->best(metric, better == "higher" ? Better::higher : Better::lower); }));
+        interruptible([&] { return manager_->best(metric, better == "higher" ? Better::higher : Better::lower); }));
     return found ? nb::object(to_python_info(*found)) : nb::object(nb::none());
   }
   void verify(std::int64_t step) const {
-    unwrap(without_gil([&] { return manager_->verify(step); }));
+    unwrap(interruptible([&] { return manager_->verify(step); }));
   }
   void remove(std::int64_t step) {
-    unwrap(without_gil([&] { return manager_->remove(step); }));
+    unwrap(interruptible([&] { return manager_->remove(step); }));
   }
   /// Returns the members of OpenedStep by their names in Python; None if there is no step.
   nb::object open(std::optional<std::int64_t> step) const {
-    const auto opened = unwrap(without_gil([&]() -> Result<std::optional<OpenedStep>> {
+    const auto opened = unwrap(interruptible([&]() -> Result<std::optional<OpenedStep>> {
       if (!step) return manager_->open_latest();
       STELE_TRY_ASSIGN(OpenedStep one, manager_->open_step(*step));
       return std::optional<OpenedStep>(std::move(one));

@@ -1,4 +1,5 @@
 // The command in this process: the functions that take files run it with --json, and `python -m stele` is it.
+#include <atomic>
 #include <mutex>
 
 #include "bindings.hpp"
@@ -19,6 +20,9 @@ struct Turns {
   const Run* now = nullptr;
 };
 Turns* turns = new Turns;
+
+std::atomic<bool> urls{false};      // some were opened
+std::atomic<bool> stopping{false};  // a signal handler has raised in wait_for()
 
 /// A run of the command, which another thread can interrupt.
 class Run {
@@ -61,8 +65,31 @@ class Run {
 
 }  // namespace
 
+void watch_urls() { urls = true; }
+
+bool watches_signals() {
+  if (!urls) return false;
+  const nb::module_ threading = nb::module_::import_("threading");
+  return threading.attr("current_thread")().is(threading.attr("main_thread")());
+}
+
+void wait_for(const std::function<bool(std::chrono::milliseconds)>& ended) {
+  std::exception_ptr raised;
+  while (!without_gil([&] { return ended(std::chrono::milliseconds(50)); })) {
+    if (PyErr_CheckSignals() == 0) continue;
+    try {
+      nb::raise_python_error();
+    } catch (...) {
+      raised = std::current_exception();
+    }
+    stopping = true;
+  }
+  stopping = false;
+  if (raised) std::rethrow_exception(raised);
+}
+
 void bind_command(nb::module_& module) {
-  command::watch_interrupts();
+  command::watch_interrupts([] { return stopping.load(); });
   nb::class_<Run>(module, "Run")
       .def(nb::init<const nb::list&>(), nb::arg("words"))
       .def("run", &Run::run, nb::arg("captured"))
@@ -70,6 +97,7 @@ void bind_command(nb::module_& module) {
   // For a forked process: the thread that held the locks does not exist there.
   module.def("forget_runs", [] {
     turns = new Turns;
+    stopping = false;
     command::interrupt(false);
   });
 }

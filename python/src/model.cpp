@@ -10,6 +10,7 @@
 #include "base/of_machine.hpp"
 #include "bindings.hpp"
 #include "commands.hpp"
+#include "io/urls.hpp"
 #include "passes/composites/composite.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
@@ -84,7 +85,8 @@ Model open_any(nb::object input, const nb::dict& options) {
   const command::Opening opening = opening_of(options);
   if (PyUnicode_Check(input.ptr())) {
     const std::string path = string_of(input);
-    return unwrap(without_gil([&] { return detail::guarded([&] { return open_path(path, opening); }); }));
+    if (detail::is_url(path)) watch_urls();
+    return unwrap(interruptible([&] { return detail::guarded([&] { return open_path(path, opening); }); }));
   }
   const bool file = nb::hasattr(input, "seek") && nb::hasattr(input, "read");
   const SourcePtr source =
@@ -174,7 +176,7 @@ nb::object composite_of(const Model& model, std::size_t leaf) {
 /// Returns the statistics of a leaf, or None if it has no numbers.
 nb::object stats(const Model& model, std::size_t leaf) {
   const LeafView view = unwrap(model.snapshot().checked_leaf(leaf));
-  const command::Statistics s = unwrap(without_gil([&]() -> Result<command::Statistics> {
+  const command::Statistics s = unwrap(interruptible([&]() -> Result<command::Statistics> {
     SnapshotBuilder alone;  // a step on the whole model would take time for every tensor
     alone.set_flat();
     alone.keep(model.snapshot().data());
@@ -201,7 +203,7 @@ nb::object stats(const Model& model, std::size_t leaf) {
 nb::object checkpoint(const Model& model, const nb::str& name, const nb::dict& options) {
   const std::string path = string_of(name);
   const command::Opening opening = opening_of(options);
-  const auto found = unwrap(without_gil([&]() -> Result<std::optional<Checkpoint>> {
+  const auto found = unwrap(interruptible([&]() -> Result<std::optional<Checkpoint>> {
     const CheckpointFormat* const format = command::as_checkpoints(*model.format());
     if (format == nullptr) return std::optional<Checkpoint>();
     STELE_TRY_ASSIGN(const LoadOptions load, command::load_options(opening, 0));
@@ -221,7 +223,7 @@ nb::object checkpoint(const Model& model, const nb::str& name, const nb::dict& o
   dict["graph"] = found->graph.has_value();
   nb::list tags;
   if (model.format()->name() == "archive") {
-    const auto all = unwrap(without_gil([&] { return archive_tags(path); }));
+    const auto all = unwrap(interruptible([&] { return archive_tags(path); }));
     for (const std::string& tag : all) tags.append(text(tag));
   }
   dict["tags"] = tags;

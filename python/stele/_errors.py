@@ -33,7 +33,7 @@ class Report(Sequence[Row]):
     """The result of a save, load or verification, name by name.
 
     ``what`` is one of ``applied``, ``converted``, ``missing``, ``unused``, ``mismatched``, ``tied``, ``copied``,
-    ``lost``, ``overflowed``, ``quantized``, ``unchecked``, ``constant``. ``str(report)`` has one line for each row.
+    ``lost``, ``overflowed``, ``quantized``, ``unchecked``, ``constant``, ``written``. ``str(report)`` has one line for each row.
     """
 
     def __init__(self, rows: Sequence[tuple[str, str, str]] = (), text: str = "") -> None:

@@ -52,13 +52,14 @@ Result<std::uint64_t> ExternalFile::add(const Snapshot& from, std::uint32_t leaf
 Status ExternalFile::write(Sink& model, const SaveOptions& options, ReadContext& context) {
   if (parts_.empty()) return {};
   const auto bundle = model.bundle();
-  if (!options.file.allow_nonatomic) {
+  const bool atomic = !options.file.allow_nonatomic;
+  if (atomic) {
     // An existing model may refer to other files: it must stay complete until it is replaced.
     const std::string own(file_name(model.name()));
     STELE_TRY_ASSIGN(const bool over_old, bundle->contains(own));
     if (!over_old) model.add_part(own);
-    model.add_part(name_);
   }
+  model.add_part(name_, atomic);
   STELE_TRY_ASSIGN(file_, bundle->create(name_));
   STELE_TRY(file_->reserve(size_));
   LeafGather gather(*file_);

@@ -172,6 +172,7 @@ class OpenvinoWriter {
           .file(sink.name())
           .hint("save to a path that ends with .xml");
     }
+    bool new_file = false;
     if (!options_.file.allow_nonatomic) {
       STELE_TRY_ASSIGN(const bool constants, bundle.contains(name));
       STELE_TRY_ASSIGN(const bool graph, bundle.contains(own));
@@ -180,11 +181,10 @@ class OpenvinoWriter {
             .file(name)
             .hint("choose another name, or set FileSinkOptions::allow_nonatomic");
       }
-      if (!constants) {
-        if (!graph) sink.add_part(own);
-        sink.add_part(name);
-      }
+      if (!constants && !graph) sink.add_part(own);
+      new_file = !constants;
     }
+    sink.add_part(name, new_file);
     return bundle.create(name);
   }
   /// Returns true if the file has the new graph: only the constants then change.

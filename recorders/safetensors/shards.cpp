@@ -237,7 +237,7 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
     sink.add_part(index_name);
   }
   STELE_TRY_ASSIGN(const std::string text, write_set(snapshot, set, *bundle, options, [&](const std::string& file) {
-                     if (!options.file.allow_nonatomic) sink.add_part(file);
+                     sink.add_part(file, !options.file.allow_nonatomic);
                    }));
   STELE_TRY(sink.reserve(text.size()));
   return sink.write(std::as_bytes(std::span(text)));

@@ -72,7 +72,7 @@ class FilesWriter {
     for (std::size_t i = 0; i < count_; ++i) {
       const std::size_t shard = (i + 1) % count_;  // the shard with the graph is written last
       const std::string name = shard_name(base, shard, count_);
-      if (!options_.file.allow_nonatomic) sink.add_part(name);
+      sink.add_part(name, !options_.file.allow_nonatomic);
       STELE_TRY_ASSIGN(const auto file, bundle->create(name));
       STELE_TRY(one(shard, *file));
       STELE_TRY(file->commit());

@@ -20,12 +20,12 @@ Status Sink::commit() { return {}; }
 void Sink::remove_parts(bool committing) noexcept {
   const auto status = detail::guarded(name_, [&]() -> Status {
     const std::string own(file_name(name_));
-    const bool is_new = std::find(parts_.begin(), parts_.end(), own) != parts_.end();
+    const bool is_new = std::any_of(parts_.begin(), parts_.end(), [&](const Part& part) { return part.name == own; });
     if (parts_.empty() || (committing && !is_new)) return {};
     const auto files = bundle();
-    for (const std::string& part : parts_) {
-      files->remove(part);
-      if (part != own) continue;
+    for (const Part& part : parts_) {
+      if (part.new_file) files->remove(part.name);
+      if (part.name != own) continue;
       STELE_TRY_ASSIGN(const bool exists, files->contains(own));
       if (exists) return {};
     }
@@ -33,6 +33,13 @@ void Sink::remove_parts(bool committing) noexcept {
   });
   static_cast<void>(status);  // the caller reports the error of the save itself
   parts_.clear();
+}
+std::vector<std::string> Sink::parts() const {
+  std::vector<std::string> names;
+  for (const Part& part : parts_) {
+    if (part.name != file_name(name_)) names.push_back(part.name);
+  }
+  return names;
 }
 Status Sink::patch(std::uint64_t /*offset*/, std::span<const std::byte> /*bytes*/) {
   return Error(Errc::unsupported, "the sink cannot change bytes that it has written").file(name_);

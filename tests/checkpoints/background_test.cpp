@@ -12,6 +12,8 @@
 #include "checkpoints/staging.hpp"
 #include "checkpoints/steps.hpp"
 
+namespace background_test {
+
 namespace {
 
 using namespace stele_test::steps;
@@ -204,3 +206,5 @@ TEST_CASE_TEMPLATE("any number of tensors comes back, saved in the background", 
 TEST_SUITE_END();
 
 }  // namespace
+
+}  // namespace background_test

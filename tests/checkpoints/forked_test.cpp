@@ -9,6 +9,8 @@
 
 #include "checkpoints/steps.hpp"
 
+namespace forked_test {
+
 namespace {
 
 using namespace stele_test::steps;
@@ -80,3 +82,5 @@ TEST_CASE("a forked process lets the signals of the manager end it again") {
 TEST_SUITE_END();
 
 }  // namespace
+
+}  // namespace forked_test

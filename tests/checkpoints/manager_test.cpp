@@ -20,6 +20,8 @@
 #include "checkpoints/steps.hpp"
 #include "json/sealed.hpp"
 
+namespace manager_test {
+
 namespace {
 
 using namespace stele_test::steps;
@@ -457,3 +459,5 @@ TEST_CASE("random states: engines and distributions, and text that is none") {
 TEST_SUITE_END();
 
 }  // namespace
+
+}  // namespace manager_test

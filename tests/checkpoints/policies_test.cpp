@@ -6,6 +6,8 @@
 #include <cmath>
 #include <csignal>
 
+namespace policies_test {
+
 namespace {
 
 using namespace stele;
@@ -86,3 +88,5 @@ TEST_CASE("save: every so many steps and seconds, on a signal, and unions of the
 TEST_SUITE_END();
 
 }  // namespace
+
+}  // namespace policies_test

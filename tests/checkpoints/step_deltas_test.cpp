@@ -12,6 +12,8 @@
 #include "checkpoints/steps.hpp"
 #include "json/sealed.hpp"
 
+namespace step_deltas_test {
+
 namespace {
 
 using namespace stele_test::steps;
@@ -238,3 +240,5 @@ TEST_CASE("deltas: managers that cannot store them are refused, and manifests th
 TEST_SUITE_END();
 
 }  // namespace
+
+}  // namespace step_deltas_test

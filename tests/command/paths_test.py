@@ -392,6 +392,17 @@ class Beside(InFolder):
         self.assertEqual(run("embed", DIGITS_ST, "-o", header, "--object")[0], 2)
         self.assertEqual(model.read_bytes(), before)
 
+    def test_a_set_of_files(self):
+        target = self.path("m.safetensors.index.json")
+        _, _, err = run("convert", DIGITS_ST, target, "--shard", "8k")
+        files = {file.name for file in self.path("").iterdir()}
+        self.assertGreater(len(files), 2)
+        for name in files:
+            self.assertIn(name.encode(), err)
+            self.path(name).unlink()
+        rows = document("convert", DIGITS_ST, target, "--shard", "8k")["rows"]
+        self.assertEqual({row["path"] for row in rows if row["what"] == "written"} | {target.name}, files)
+
     def test_split(self):
         """A part does not replace an existing file; nothing is written then."""
         for options, name in (((), "p.head.safetensors"), (("--size", "8k"), "p-2-of-")):

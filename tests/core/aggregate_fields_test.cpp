@@ -10,6 +10,8 @@
 
 #include "core/aggregate_types.hpp"
 
+namespace aggregate_fields_test {
+
 using namespace aggregate_types;
 using stele::detail::aggregate_addresses;
 using stele::detail::aggregate_field_t;
@@ -154,3 +156,5 @@ TEST_CASE("names") {
 }
 
 }  // namespace
+
+}  // namespace aggregate_fields_test

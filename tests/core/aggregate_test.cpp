@@ -19,6 +19,8 @@
 
 #include "core/aggregate_types.hpp"
 
+namespace aggregate_test {
+
 using namespace aggregate_types;
 using stele::detail::aggregate_addresses;
 using stele::detail::aggregate_field_t;
@@ -309,3 +311,5 @@ TEST_CASE("up to a hundred fields") {
 }
 
 }  // namespace
+
+}  // namespace aggregate_test

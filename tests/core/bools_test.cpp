@@ -13,6 +13,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace bools_test {
+
 using namespace stele_test;
 using stele::Errc;
 using stele::Tensor;
@@ -65,3 +67,5 @@ TEST_CASE("bools: other bytes than 0 and 1 are not saved") {
     CHECK(!live.on.data()[3]);
   }
 }
+
+}  // namespace bools_test

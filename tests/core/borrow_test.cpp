@@ -12,6 +12,8 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
+namespace borrow_test {
+
 using namespace stele_test;
 
 namespace {
@@ -71,3 +73,5 @@ TEST_CASE("memory that has a name is borrowed") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace borrow_test

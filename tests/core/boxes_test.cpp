@@ -19,6 +19,8 @@
 #include "support/recorders.hpp"
 #include "support/sanitizers.hpp"
 
+namespace boxes_test {
+
 namespace {
 
 using namespace stele;
@@ -316,3 +318,5 @@ TEST_CASE("boxes: small parts are checked, and errors of reading are passed on")
   CHECK(tensor.snapshot.leaf(0).read(0, std::as_writable_bytes(std::span(some))).has_value());
   CHECK(code_of(tensor.snapshot.leaf(0).read(4 * 18, std::as_writable_bytes(std::span(some)))) == Errc::truncated);
 }
+
+}  // namespace boxes_test

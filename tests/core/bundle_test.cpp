@@ -14,6 +14,8 @@
 
 #include "folder_support.hpp"
 
+namespace bundle_test {
+
 using namespace stele_test;
 using namespace stele_test::folders;
 using stele::Bundle;
@@ -140,3 +142,5 @@ TEST_CASE("bundle: as a source and a sink") {
   CHECK(!stele::borrow_bytes({})->is_folder());
   CHECK(!stele::BufferSink().is_folder());
 }
+
+}  // namespace bundle_test

@@ -12,6 +12,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace byte_names_test {
+
 namespace {
 
 using namespace stele;
@@ -130,3 +132,5 @@ TEST_CASE("byte names: a SameDiff file of another program has texts under such a
     }
   }
 }
+
+}  // namespace byte_names_test

@@ -8,6 +8,8 @@
 #include "stele/cereal.hpp"
 #include "stele/stele.hpp"
 
+namespace cereal_test {
+
 namespace {
 
 // Not aggregates: a plain aggregate is a module, whatever functions it has.
@@ -104,3 +106,5 @@ TEST_CASE("cereal types nested too deep are refused both ways") {
   }
   CHECK_THROWS_AS(stele::value_traits<Chain>::to_value(chain), stele::Exception);
 }
+
+}  // namespace cereal_test

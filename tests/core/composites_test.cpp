@@ -22,6 +22,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace composites_test {
+
 namespace {
 
 using namespace stele;
@@ -831,3 +833,5 @@ TEST_CASE("composites: the weights of quantized ONNX models") {
   CHECK(composite(*good(stele::open(dir.path() + "/m.onnx")).find("c2.w")));
   CHECK(good(split_composites(good(stele::open(dir.path() + "/m.onnx")))).leaf_count() == parts.leaf_count());
 }
+
+}  // namespace composites_test

@@ -17,6 +17,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace composites_write_test {
+
 namespace {
 
 using namespace stele;
@@ -367,3 +369,5 @@ TEST_CASE("composites: a weight that does not fit the next scheme becomes floats
   CHECK(refused.error().code() == Errc::unsupported);
   CHECK(refused.error().path() == "c_attn.weight");
 }
+
+}  // namespace composites_write_test

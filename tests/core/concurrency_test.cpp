@@ -14,6 +14,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace concurrency_test {
+
 namespace {
 
 using namespace stele;
@@ -194,3 +196,5 @@ TEST_CASE("concurrency: compressed saves and loads, each on threads of its own")
 }
 
 TEST_SUITE_END();
+
+}  // namespace concurrency_test

@@ -26,6 +26,8 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
+namespace containers_test {
+
 using namespace stele_test;
 using stele::Errc;
 using stele::LoadOptions;
@@ -284,3 +286,5 @@ STELE_TEST_EACH_RECORDER("a list longer than its type can hold is an error") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace containers_test

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace crc32c_test {
+
 namespace {
 
 using stele::detail::crc32c;
@@ -42,3 +44,5 @@ TEST_CASE("crc32c: masks are inverse") {
     CHECK(stele::detail::masked_crc(crc) != crc);
   }
 }
+
+}  // namespace crc32c_test

@@ -22,6 +22,8 @@
 #include "support/stele_file.hpp"
 #include "support/temp_dir.hpp"
 
+namespace damage_test {
+
 namespace {
 
 using namespace stele;
@@ -230,3 +232,5 @@ TEST_CASE("damage: every truncation and every flipped bit of PyTorch's other fil
     CHECK(in_bounds(file.size(), [&] { return each_damage(file, fault); }) == "");
   }
 }
+
+}  // namespace damage_test

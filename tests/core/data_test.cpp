@@ -24,6 +24,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace data_test {
+
 using namespace stele_test;
 using stele::DType;
 using stele::Errc;
@@ -443,3 +445,5 @@ TEST_CASE("view: of a mapped file, in new modules and in place") {
   good(stele::BinaryRecorder<>{}.load_into(back, path));
   CHECK(image(back) == image(viewing()));
 }
+
+}  // namespace data_test

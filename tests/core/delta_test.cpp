@@ -20,6 +20,8 @@
 #include "support/stele_file.hpp"
 #include "support/temp_dir.hpp"
 
+namespace delta_test {
+
 namespace {
 
 using namespace stele;
@@ -453,3 +455,5 @@ TEST_CASE("delta: a long chain has a limit") {
   CHECK(applied == 257);
   CHECK(load<Weights>(model).value().at("w").data()[3] == 1);
 }
+
+}  // namespace delta_test

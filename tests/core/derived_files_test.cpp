@@ -14,6 +14,8 @@
 #include "base/hash.hpp"
 #include "core/derived_models.hpp"
 
+namespace derived_files_test {
+
 using namespace derived_models;
 
 // ---- older and foreign files ----------------------------------------------------------------------------------------
@@ -203,3 +205,5 @@ TEST_CASE("derived: a class that no list names, and a base that is no module") {
   good(stele::load_into(target, good(stele::snapshot_of(m.head)), rebuilding));
   CHECK(target->kind() == "dense");
 }
+
+}  // namespace derived_files_test

@@ -13,6 +13,8 @@
 
 #include "core/derived_models.hpp"
 
+namespace derived_test {
+
 using namespace derived_models;
 
 STELE_TEST_EACH_RECORDER("derived: an object of a class that no pointer names is not saved") {
@@ -316,3 +318,5 @@ TEST_CASE("derived: a cycle, and too deep a nesting") {
     }
   }
 }
+
+}  // namespace derived_test

@@ -7,6 +7,8 @@
 
 #include "core/derived_models.hpp"
 
+namespace derived_ties_test {
+
 using namespace derived_models;
 
 STELE_TEST_EACH_RECORDER("derived: ties hold across bases and classes") {
@@ -188,3 +190,5 @@ TEST_CASE("derived: ties, the file lacks the module's first name") {
   check(Names(), Names());
   check(Plains(), Plains());
 }
+
+}  // namespace derived_ties_test

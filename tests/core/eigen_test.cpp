@@ -5,6 +5,8 @@
 #include "stele/eigen.hpp"
 #include "stele/stele.hpp"
 
+namespace eigen_test {
+
 namespace {
 
 using RowMajor = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -91,3 +93,5 @@ TEST_CASE("a fixed Eigen matrix refuses another shape") {
   CHECK(narrow.error().expected() == "[2, 3]");
   CHECK(narrow.error().found() == "[2, 4]");
 }
+
+}  // namespace eigen_test

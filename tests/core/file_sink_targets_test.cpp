@@ -24,6 +24,8 @@
 
 #include "sink_support.hpp"
 
+namespace file_sink_targets_test {
+
 using namespace stele;
 using namespace stele_test::sinks;
 using stele_test::read_text;
@@ -248,3 +250,5 @@ TEST_CASE("file sink: devices") {
   }
   CHECK(fs::is_character_file("/dev/null"));
 }
+
+}  // namespace file_sink_targets_test

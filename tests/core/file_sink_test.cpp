@@ -25,6 +25,8 @@
 
 #include "sink_support.hpp"
 
+namespace file_sink_test {
+
 using namespace stele;
 using namespace stele_test::sinks;
 using stele_test::read_text;
@@ -327,3 +329,5 @@ TEST_CASE("file sink: many files in one folder") {
   for (int i = 0; i < 10; ++i) write_file(dir / "0", "y").value();
   CHECK(dir.names().size() == 300);
 }
+
+}  // namespace file_sink_test

@@ -13,6 +13,8 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
+namespace first_error_test {
+
 using namespace stele_test;
 using stele::Bytes;
 using stele::Errc;
@@ -120,3 +122,5 @@ STELE_TEST_EACH_RECORDER("first error: a part of the file that cannot be read") 
     for (const unsigned threads : {2U, 3U, 8U}) CHECK(errors(recorder, source, threads, live) == one);
   }
 }
+
+}  // namespace first_error_test

@@ -21,6 +21,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace folder_race_test {
+
 using namespace stele_test;
 using stele::Errc;
 using stele::Status;
@@ -217,3 +219,5 @@ TEST_CASE("folder race: links that lead out of a folder") {
   fs::create_directory_symlink(outside, dir / "link");
   CHECK(good(recorder.load<RaceModel>(dir / "link")).layers[0].weight[0] == 2);
 }
+
+}  // namespace folder_race_test

@@ -15,6 +15,8 @@
 
 #include "folder_support.hpp"
 
+namespace folder_recorder_test {
+
 using namespace stele_test;
 using namespace stele_test::folders;
 using stele::Bundle;
@@ -169,3 +171,5 @@ TEST_CASE("folders: a folder is no file, and a file no folder") {
   CHECK(bad(files.save(small_mlp(1), dir / "folder.model", quick())).code() == Errc::invalid_argument);
   CHECK(bad(stele::format_of_content(*good(stele::open_folder(dir.path())))).code() == Errc::bad_magic);
 }
+
+}  // namespace folder_recorder_test

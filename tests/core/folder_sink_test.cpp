@@ -19,6 +19,8 @@
 
 #include "folder_support.hpp"
 
+namespace folder_sink_test {
+
 using namespace stele_test;
 using namespace stele_test::folders;
 using stele::Bundle;
@@ -431,3 +433,5 @@ TEST_SUITE("concurrency") {
     CHECK(dir.names() == Names{"m"});
   }
 }
+
+}  // namespace folder_sink_test

@@ -11,6 +11,8 @@
 
 #include "base/from_chars.hpp"
 
+namespace from_chars_test {
+
 #ifdef __cpp_lib_to_chars
 
 namespace {
@@ -90,3 +92,5 @@ TEST_CASE_TEMPLATE("from_chars: floats equal those of the standard library", T, 
 }
 
 #endif
+
+}  // namespace from_chars_test

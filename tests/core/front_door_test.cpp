@@ -20,6 +20,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace front_door_test {
+
 namespace stele_test {
 namespace {
 
@@ -290,3 +292,5 @@ TEST_CASE("front door: recorders whose files follow the path's extension") {
 }
 
 }  // namespace stele_test
+
+}  // namespace front_door_test

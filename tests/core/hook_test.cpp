@@ -20,6 +20,8 @@
 
 #include "support/models.hpp"
 
+namespace hook_test {
+
 using namespace stele_test;
 using stele::Errc;
 using stele::LoadOptions;
@@ -301,3 +303,5 @@ TEST_CASE("hook: ties within an object hold, across objects they are made apart"
   CHECK((**back.items[1].a)[0] == 1);
   CHECK((**back.items[2].b)[0] == 2);
 }
+
+}  // namespace hook_test

@@ -19,6 +19,8 @@
 
 #include "support/temp_dir.hpp"
 
+namespace in_place_files_test {
+
 namespace {
 
 using namespace stele;
@@ -181,3 +183,5 @@ TEST_CASE("in place: a file with a journal beside it is not opened, and a save r
   CHECK_FALSE(std::filesystem::exists(journal));
   CHECK(load<Weights>(path).value() == weights(9));
 }
+
+}  // namespace in_place_files_test

@@ -17,6 +17,8 @@
 
 #include "support/models.hpp"
 
+namespace in_place_test {
+
 using namespace stele_test;
 using stele::Errc;
 using stele::LoadOptions;
@@ -200,3 +202,5 @@ TEST_CASE("in place: a module that is loaded from itself stays") {
   good(stele::load_into(m, snapshot(m)));
   CHECK(image(m) == image(model(1)));
 }
+
+}  // namespace in_place_test

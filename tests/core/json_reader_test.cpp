@@ -9,6 +9,8 @@
 
 #include "json_outcome.hpp"
 
+namespace json_reader_test {
+
 using namespace stele;
 using namespace stele::detail::json;
 using namespace std::string_literals;
@@ -303,3 +305,5 @@ TEST_CASE("json: depth is bounded") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace json_reader_test

@@ -12,6 +12,8 @@
 
 #include "json_outcome.hpp"
 
+namespace json_scalars_test {
+
 using namespace stele;
 using namespace stele::detail::json;
 using namespace std::string_literals;
@@ -252,3 +254,5 @@ TEST_CASE("json: specials are found at every place of the scan") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace json_scalars_test

@@ -13,6 +13,8 @@
 
 #include "json_outcome.hpp"
 
+namespace json_value_test {
+
 using namespace stele;
 using namespace stele::detail::json;
 using namespace std::string_literals;
@@ -411,3 +413,5 @@ TEST_CASE("json: base64") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace json_value_test

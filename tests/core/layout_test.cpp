@@ -22,6 +22,8 @@
 
 #include "support/models.hpp"
 
+namespace layout_test {
+
 using namespace stele_test;
 using stele::DType;
 using stele::Errc;
@@ -255,3 +257,5 @@ TEST_CASE("layout: a format without names takes them from options, module or typ
 }
 
 }  // namespace stele_test
+
+}  // namespace layout_test

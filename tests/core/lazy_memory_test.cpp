@@ -14,6 +14,8 @@
 #include "support/stele_file.hpp"
 #include "support/temp_dir.hpp"
 
+namespace lazy_memory_test {
+
 namespace {
 
 using namespace stele;
@@ -341,3 +343,5 @@ TEST_CASE("lazy: memory of opening archives") {
                                            {"t/params.txt", numbered(10000, " 2\n")},
                                            tags}));
 }
+
+}  // namespace lazy_memory_test

@@ -14,6 +14,8 @@
 #include "support/recorders.hpp"
 #include "support/sanitizers.hpp"
 
+namespace lazy_test {
+
 namespace {
 
 using namespace stele;
@@ -314,3 +316,5 @@ TEST_CASE_TEMPLATE("lazy: a leaf of 4 GiB in 256 MiB", F, STELE_TEST_FORMATS) {
   });
   CHECK(problem == "");
 }
+
+}  // namespace lazy_test

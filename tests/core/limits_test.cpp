@@ -12,6 +12,8 @@
 #include "support/recorders.hpp"
 #include "support/sanitizers.hpp"
 
+namespace limits_test {
+
 namespace {
 
 using namespace stele;
@@ -171,3 +173,5 @@ TEST_CASE("limits: a load keeps to the bound of opening, whatever its paths are"
           return report.count(Report::What::applied) == entries + 1 ? "" : "another count";
         }) == "");
 }
+
+}  // namespace limits_test

@@ -18,6 +18,8 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
+namespace linear_test {
+
 using namespace stele_test;
 using stele::no_index;
 using stele::NodeKind;
@@ -160,3 +162,5 @@ TEST_CASE_TEMPLATE("linear: a map of modules in another order than the file's is
   for (std::uint32_t i = 0; i < n; ++i) right += live.map[key(i)].weight[0] == static_cast<float>(i) ? 1 : 0;
   CHECK(right == n);
 }
+
+}  // namespace linear_test

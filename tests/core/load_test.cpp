@@ -28,6 +28,8 @@
 
 #include "support/models.hpp"
 
+namespace load_test {
+
 using namespace stele_test;
 using stele::Errc;
 using stele::LoadOptions;
@@ -367,3 +369,5 @@ TEST_CASE("load: texts of paths") {
   stele::append_segment(text, "a.b\\");
   CHECK(text == "a\\.b\\\\");
 }
+
+}  // namespace load_test

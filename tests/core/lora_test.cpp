@@ -11,6 +11,8 @@
 #include "support/models.hpp"
 #include "support/temp_dir.hpp"
 
+namespace lora_test {
+
 namespace {
 
 using namespace stele;
@@ -347,3 +349,5 @@ TEST_CASE("lora: the class of a layer with a square weight") {
     if (merged && outcome == "conv1d") CHECK(weight == conv1d);
   }
 }
+
+}  // namespace lora_test

@@ -22,6 +22,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace losses_test {
+
 namespace {
 
 using namespace stele;
@@ -420,3 +422,5 @@ TEST_CASE("losses: what a reader leaves out is a row of every save, and no error
     }
   }
 }
+
+}  // namespace losses_test

@@ -12,6 +12,8 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
+namespace machine_errors_test {
+
 using namespace stele;
 using namespace stele_test;
 
@@ -142,3 +144,5 @@ TEST_CASE("errors of the machine: a file of which only the beginning can be read
     fails_with(code, std::make_shared<FailingFile>("m.bin", std::string(2000, '\x7f'), 2000, code, beside));
   }
 }
+
+}  // namespace machine_errors_test

@@ -12,6 +12,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace model_zip_test {
+
 namespace stele_test {
 namespace {
 
@@ -94,3 +96,5 @@ TEST_CASE("model zip: archives and arrays keep their formats") {
 }
 
 }  // namespace stele_test
+
+}  // namespace model_zip_test

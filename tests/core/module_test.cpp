@@ -20,6 +20,8 @@
 
 #include "support/models.hpp"
 
+namespace module_test {
+
 using namespace stele_test;
 using stele::Param;
 using stele::Tensor;
@@ -409,3 +411,5 @@ TEST_CASE("module: plain aggregates, names and values") {
   CHECK(tensor_paths(OnlyField{}) == Paths{"weight"});
   CHECK(tensor_paths(Mlp{}) == Paths{"scale"});
 }
+
+}  // namespace module_test

@@ -13,6 +13,8 @@
 #include "support/models.hpp"
 #include "support/random_model.hpp"
 
+namespace odd_names_test {
+
 namespace {
 
 using namespace stele;
@@ -93,3 +95,5 @@ TEST_CASE("odd names: kept, refused or listed in every format") {
   CHECK(kept > 150);
   CHECK(listed > 20);
 }
+
+}  // namespace odd_names_test

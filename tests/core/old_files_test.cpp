@@ -10,6 +10,8 @@
 #include "stele/recorders/samediff.hpp"
 #include "support/burn_bytes.hpp"
 
+namespace old_files_test {
+
 namespace {
 
 using namespace burn_bytes;
@@ -146,3 +148,5 @@ TEST_CASE("old files: a graph of DL4J before 1.0.0-beta4") {
     if (!refused) CHECK_MESSAGE(refused.error().message().find("before 1.0.0-beta4") == std::string::npos, i);
   }
 }
+
+}  // namespace old_files_test

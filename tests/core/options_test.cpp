@@ -16,6 +16,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace options_test {
+
 using namespace stele_test;
 using stele::DType;
 using stele::Errc;
@@ -202,3 +204,5 @@ TEST_CASE("options: the report of a load that fails") {
   CHECK(report[0].path == "before");
   REQUIRE(e.report());
 }
+
+}  // namespace options_test

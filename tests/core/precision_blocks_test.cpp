@@ -21,6 +21,8 @@
 #include <xmmintrin.h>
 #endif
 
+namespace precision_blocks_test {
+
 using namespace stele;
 using block_test::all_types;
 using precision_test::on_every_target;
@@ -343,3 +345,5 @@ TEST_CASE("blocks: the caller's float modes change nothing, and are kept") {
   }
 }
 #endif
+
+}  // namespace precision_blocks_test

@@ -8,6 +8,8 @@
 
 #include "support/precision_support.hpp"
 
+namespace precision_int_test {
+
 using namespace stele;
 using namespace precision_test;
 
@@ -158,3 +160,5 @@ TEST_CASE("lossless means that every value survives") {
   CHECK_FALSE(lossless(DType::c128, DType::c64));
   CHECK(lossless(DType::i4, DType::i4));
 }
+
+}  // namespace precision_int_test

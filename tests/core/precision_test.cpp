@@ -21,6 +21,8 @@
 #include <xmmintrin.h>
 #endif
 
+namespace precision_test {
+
 using namespace stele;
 using namespace precision_test;
 
@@ -448,3 +450,5 @@ TEST_CASE("the caller's floating-point modes neither matter nor change") {
   });
 }
 #endif
+
+}  // namespace precision_test

@@ -22,6 +22,8 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
+namespace precondition_test {
+
 using namespace stele_test;
 using namespace stele;
 
@@ -277,3 +279,5 @@ TEST_CASE("precondition: calls without a Result") {
   float one = 1;
   CHECK(TensorView<float, 2>(&one, {~Extent{0}, 2}).size() == 0);
 }
+
+}  // namespace precondition_test

@@ -11,6 +11,8 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
+namespace progress_test {
+
 using namespace stele_test;
 using stele::Errc;
 using stele::Progress;
@@ -143,3 +145,5 @@ TEST_CASE("suggestions: similar names, both ways") {
 }
 
 }  // namespace stele_test
+
+}  // namespace progress_test

@@ -15,6 +15,8 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
+namespace quantize_channels_test {
+
 namespace stele_test {
 
 using namespace quantized;
@@ -198,3 +200,5 @@ TEST_CASE("quantize: a transposed tensor's channels are along its new axis") {
 }
 
 }  // namespace stele_test
+
+}  // namespace quantize_channels_test

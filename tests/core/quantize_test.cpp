@@ -15,6 +15,8 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
+namespace quantize_test {
+
 using namespace stele_test;
 using namespace stele_test::quantized;
 using stele::Report;
@@ -407,3 +409,5 @@ TEST_CASE("quantize: files that are damaged") {
 }
 
 }  // namespace stele_test
+
+}  // namespace quantize_test

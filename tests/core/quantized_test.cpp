@@ -18,6 +18,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace quantized_test {
+
 using namespace stele_test;
 using stele::BlockTensor;
 using stele::DType;
@@ -169,3 +171,5 @@ TEST_CASE("quantized: unset, shapes and encoding") {
   row.resize(31);
   CHECK(bad(t.decode_row(1, row)).code() == Errc::invalid_argument);
 }
+
+}  // namespace quantized_test

@@ -9,6 +9,8 @@
 
 #include "support/temp_dir.hpp"
 
+namespace read_ahead_test {
+
 namespace {
 
 using namespace stele;
@@ -211,3 +213,5 @@ TEST_CASE("read ahead: a load announces what it reads, and no more") {
     CHECK(slow->count() < times * bytes.size() / (256 * kib) + 16);
   }
 }
+
+}  // namespace read_ahead_test

@@ -23,6 +23,8 @@
 #include "support/models.hpp"
 #include "support/temp_dir.hpp"
 
+namespace record_test {
+
 using namespace stele_test;
 using stele::DType;
 using stele::Errc;
@@ -419,3 +421,5 @@ TEST_CASE("record: for_each_param, num_params and summary") {
   const stele::Error e = bad(stele::for_each_param(z, [](const std::string&, const auto&) { throw 7; }));
   CHECK(e.code() == Errc::user_exception);
 }
+
+}  // namespace record_test

@@ -1,18 +1,29 @@
 // One behaviour, every recorder: names, bits, bytes, files, losses, edits.
 #include <doctest/doctest.h>
 #include <stele/precision/complex.hpp>
+#include <stele/recorders/onnx.hpp>
+#include <stele/recorders/openvino.hpp>
+#include <stele/recorders/samediff.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <complex>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <map>
 #include <sstream>
 #include <string>
+#include <vector>
+
+#include <stele/bundle.hpp>
 
 #include "support/any_recorder.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
+
+namespace recorders_files_test {
 
 namespace {
 
@@ -48,7 +59,53 @@ Snapshot one_leaf(DType dtype, std::initializer_list<Extent> shape, std::string_
   return builder.finish();
 }
 
+/// Returns the files of a folder, sorted.
+std::vector<std::string> names_in(const TempDir& folder) { return good(folder_bundle(folder.path())->names()); }
+
 }  // namespace
+
+TEST_CASE("recorders: each file that is written beside the named one has a row, also if it replaces one") {
+  struct Row {
+    std::string path;
+    std::function<Result<Report>(const std::string& path, const SaveOptions& options)> save;
+    std::size_t files;
+  };
+  const Snapshot three = good(snapshot_of(std::map<std::string, Tensor<float>>{
+      {"a", Tensor<float>({64})}, {"b", Tensor<float>({64})}, {"c", Tensor<float>({400})}}));
+  const auto with = [&](const auto& recorder) {
+    return [&three, recorder](const std::string& path, const SaveOptions& options) {
+      return recorder.save(three, path, options);
+    };
+  };
+  const TempDir made;
+  const std::string data = test_data("openvino") + "/net.";
+  const Row rows[] = {
+      {"m.safetensors.index.json", with(ShardedSafetensorsRecorder<>(ShardedSafetensorsFormat(300))), 4},
+      {"m.sdnb", with(SameDiffRecorder<>({.container = SameDiffContainer::sdnb, .shard_bytes = 300})), 0},
+      {"m.onnx", with(OnnxRecorder<>(OnnxFormat({.external = "m.data"}))), 2},
+      {"m.xml",
+       [&](const std::string& path, const SaveOptions& options) {
+         return OpenvinoRecorder<>(OpenvinoFormat({data + "xml"})).save(good(stele::open(data + "xml")), path, options);
+       },
+       2},
+      {"m.safetensors", with(SafetensorsRecorder<>()), 1},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.path);
+    const TempDir folder;
+    SaveOptions options;
+    options.file.allow_nonatomic = true;
+    for (int time = 0; time < 2; ++time) {
+      std::vector<std::string> named = good(row.save(folder / row.path, options)).paths(Report::What::written);
+      named.push_back(row.path);
+      std::sort(named.begin(), named.end());
+      CHECK(named == names_in(folder));
+      CHECK((named.size() == row.files || (row.files == 0 && named.size() > 2)));
+    }
+    options.dry_run = true;
+    CHECK(good(row.save(folder / row.path, options)).count(Report::What::written) == 0);
+  }
+}
 
 STELE_TEST_EACH_RECORDER("recorders: any name of a key") {
   Named named;
@@ -459,3 +516,5 @@ STELE_TEST_EACH_RECORDER("recorders: a tensor that was never set") {
   REQUIRE_MESSAGE(loaded, why(loaded));
   CHECK(loaded->any.size() == 0);
 }
+
+}  // namespace recorders_files_test

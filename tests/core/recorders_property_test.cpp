@@ -5,6 +5,8 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
+namespace recorders_property_test {
+
 namespace {
 using namespace stele;
 using namespace stele_test;
@@ -52,3 +54,5 @@ STELE_TEST_EACH_RECORDER("recorders: random modules come back") {
     REQUIRE(text_of(again->span()) == text_of(bytes->span()));
   }
 }
+
+}  // namespace recorders_property_test

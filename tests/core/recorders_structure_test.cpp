@@ -8,6 +8,8 @@
 
 #include "core/recorder_models.hpp"
 
+namespace recorders_structure_test {
+
 using namespace recorder_models;
 using namespace std::string_literals;
 
@@ -206,3 +208,5 @@ STELE_TEST_EACH_RECORDER("recorders: empty and conditional containers") {
   CHECK(!after.gone);
   CHECK(std::get<1>(after.pair).size() == 3);
 }
+
+}  // namespace recorders_structure_test

@@ -7,6 +7,8 @@
 
 #include "core/recorder_models.hpp"
 
+namespace recorders_test {
+
 using namespace recorder_models;
 
 STELE_TEST_EACH_RECORDER("recorders: a module comes back as it was") {
@@ -276,3 +278,5 @@ STELE_TEST_EACH_RECORDER("recorders: metadata of another program under the libra
   const Errc like = keeps(Plain{}, R"({"version":1})");
   CHECK((like == Errc::none || like == Errc::not_representable));
 }
+
+}  // namespace recorders_test

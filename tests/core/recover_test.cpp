@@ -21,6 +21,8 @@
 #include "support/stele_file.hpp"
 #include "support/temp_dir.hpp"
 
+namespace recover_test {
+
 namespace {
 
 using namespace stele;
@@ -375,3 +377,5 @@ TEST_CASE("recover: shards and names that are missing") {
     CHECK(whole_tensors(made.snapshot) == 0);
   }
 }
+
+}  // namespace recover_test

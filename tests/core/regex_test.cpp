@@ -5,6 +5,8 @@
 
 #include "base/regex.hpp"
 
+namespace regex_test {
+
 using stele::detail::regex::Regex;
 
 TEST_CASE("regular expressions of configurations match as Python's do") {
@@ -94,3 +96,5 @@ TEST_CASE("regular expressions of configurations cannot make a match slow") {
     CHECK_FALSE(regex->matches_part(text));
   }
 }
+
+}  // namespace regex_test

@@ -12,6 +12,8 @@
 #include "support/random_model.hpp"
 #include "support/sanitizers.hpp"
 
+namespace repetitive_test {
+
 namespace {
 
 using namespace stele;
@@ -115,3 +117,5 @@ TEST_CASE("repetitive: a structure that compresses too well is stored, and verif
     good(recorder.verify(file));
   }
 }
+
+}  // namespace repetitive_test

@@ -5,6 +5,8 @@
 
 #include "base/shortened.hpp"
 
+namespace report_bounds_test {
+
 namespace {
 using namespace stele;
 }  // namespace
@@ -56,3 +58,5 @@ TEST_CASE("report: long texts are cut between characters") {
   CHECK(error.path().size() == 1'000'000);
   CHECK(error.to_string().size() < 3000);
 }
+
+}  // namespace report_bounds_test

@@ -10,6 +10,8 @@
 
 #include <stele/bundle.hpp>
 
+namespace reserved_names_test {
+
 using stele::Errc;
 using stele::detail::is_reserved;
 using stele::detail::reserved_part;
@@ -59,3 +61,5 @@ TEST_CASE("reserved names: no file of a model's folder gets one, on any system")
   }
   CHECK(dir.names().empty());
 }
+
+}  // namespace reserved_names_test

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+namespace result_test {
+
 namespace {
 
 using namespace stele;
@@ -102,3 +104,5 @@ TEST_CASE("result: an error that was moved from has no code and no parts, and ca
   error = Error(Errc::io, "again").path("b");
   CHECK(error.path() == "b");
 }
+
+}  // namespace result_test

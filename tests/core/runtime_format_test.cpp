@@ -17,6 +17,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace runtime_format_test {
+
 using namespace stele_test;
 using stele::Report;
 using stele::Snapshot;
@@ -117,3 +119,5 @@ TEST_CASE("a save reports numbers that became infinite, for every name and in a 
     }
   }
 }
+
+}  // namespace runtime_format_test

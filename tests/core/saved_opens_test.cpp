@@ -20,6 +20,8 @@
 #include "support/recorders.hpp"
 #include "support/sanitizers.hpp"
 
+namespace saved_opens_test {
+
 namespace {
 
 using namespace stele;
@@ -314,3 +316,5 @@ TEST_CASE_TEMPLATE("saved opens: memory of many tensors", Case, EVERY_FORMAT) {
   MESSAGE(format << ": " << std::stoull(saving) / many << " of memory to save; " << size / many << " bytes a tensor, "
                  << std::stoull(taken) / many << " of memory");
 }
+
+}  // namespace saved_opens_test

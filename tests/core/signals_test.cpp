@@ -17,6 +17,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace signals_test {
+
 using namespace stele_test;
 
 namespace {
@@ -77,3 +79,5 @@ TEST_CASE("signals: a limit on the size of files") {
   good(stele::save(small_mlp(6), path, quick()));
   CHECK(dir.names().size() == 1);
 }
+
+}  // namespace signals_test

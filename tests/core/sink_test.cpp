@@ -21,6 +21,8 @@
 
 #include "sink_support.hpp"
 
+namespace sink_test {
+
 using namespace stele;
 using namespace stele_test::sinks;
 using stele_test::read_text;
@@ -286,3 +288,5 @@ TEST_CASE("sinks: bytes that are written before are patched") {
   CHECK(status.error().file() == "stream");
   CHECK(file->patch(0, bytes_of("x")).error().code() == Errc::invalid_argument);  // committed
 }
+
+}  // namespace sink_test

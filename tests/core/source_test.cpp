@@ -21,6 +21,8 @@
 
 #include "support/temp_dir.hpp"
 
+namespace source_test {
+
 namespace {
 
 using namespace stele;
@@ -346,3 +348,5 @@ TEST_CASE("source: mapped from what is open") {
   CHECK(borrow_bytes(bytes_of(text))->file() == nullptr);
   CHECK(map_file(dir / "file").value()->mapped() == nullptr);
 }
+
+}  // namespace source_test

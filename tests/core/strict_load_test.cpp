@@ -17,6 +17,8 @@
 
 #include "support/models.hpp"
 
+namespace strict_load_test {
+
 using namespace stele_test;
 using stele::Errc;
 using stele::LoadOptions;
@@ -262,3 +264,5 @@ TEST_CASE("load: nesting deeper than the limit is refused, on save and on load")
   CHECK(bad(stele::load_into(in_place, file, options)).code() == Errc::limit);
   CHECK(in_place.next == nullptr);
 }
+
+}  // namespace strict_load_test

@@ -24,6 +24,8 @@
 #include "support/sanitizers.hpp"
 #include "support/temp_dir.hpp"
 
+namespace targets_test {
+
 namespace {
 
 using namespace stele;
@@ -253,3 +255,5 @@ STELE_TEST_EACH_RECORDER("targets: two processes save to one path") {
   }
   CHECK(dir.names() == Names{"model.bin"});
 }
+
+}  // namespace targets_test

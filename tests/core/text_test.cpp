@@ -17,6 +17,8 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
+namespace text_test {
+
 using namespace stele_test;
 using namespace std::string_literals;
 using stele::Errc;
@@ -232,3 +234,5 @@ TEST_CASE("text: names that older files have as they are") {
     CHECK(snapshot.path(1) == name);
   }
 }
+
+}  // namespace text_test

@@ -15,6 +15,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace threads_test {
+
 namespace {
 
 using namespace stele;
@@ -230,3 +232,5 @@ TEST_CASE("blocks: tensors of a loaded model share memory, and each keeps what i
 TEST_SUITE_END();
 
 }  // namespace
+
+}  // namespace threads_test

@@ -15,6 +15,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace tied_load_test {
+
 using namespace stele_test;
 using stele::Bytes;
 using stele::Errc;
@@ -274,3 +276,5 @@ TEST_CASE("ties: a file with one name of a tie leaves the other pointer null, wi
   CHECK(good(stele::load<Two>(snapshot, {.report = &none})).other == nullptr);
   CHECK(none.count(Report::What::missing) == 0);
 }
+
+}  // namespace tied_load_test

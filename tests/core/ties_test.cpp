@@ -17,6 +17,8 @@
 
 #include "support/models.hpp"
 
+namespace ties_test {
+
 using namespace stele_test;
 using stele::Errc;
 using stele::LoadOptions;
@@ -280,3 +282,5 @@ TEST_CASE("ties: a file whose alias leads back to its own container is refused")
   CHECK_FALSE(stele::load_into(in_place, s, rebuild).has_value());
   CHECK((*in_place.weight)[0] == 0);
 }
+
+}  // namespace ties_test

@@ -14,6 +14,8 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
+namespace uncountable_test {
+
 using namespace stele_test;
 using stele::DType;
 using stele::Errc;
@@ -93,3 +95,5 @@ TEST_CASE("safetensors: what the reference refuses and accepts") {
   CHECK(code(R"({"__metadata__":null,"__metadata__":null})") == Errc::duplicate);
   CHECK(code(R"({"__metadata__":{"a":null}})") == Errc::malformed);
 }
+
+}  // namespace uncountable_test

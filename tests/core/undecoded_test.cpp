@@ -16,6 +16,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace undecoded_test {
+
 namespace {
 
 using namespace stele;
@@ -213,3 +215,5 @@ TEST_CASE("composites: ModelOpt's schemes of 4 bits depend on the configuration"
     CHECK(is_undecoded(parts(config), "fc.weight"));
   }
 }
+
+}  // namespace undecoded_test

@@ -4,6 +4,8 @@
 
 #include "passes/untie.hpp"
 
+namespace untie_test {
+
 namespace {
 using namespace stele;
 }  // namespace
@@ -57,3 +59,5 @@ TEST_CASE("ties: a tie in a tied container has a name in each") {
     CHECK_MESSAGE(made->find(name), name);
   }
 }
+
+}  // namespace untie_test

@@ -12,6 +12,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_dir.hpp"
 
+namespace updates_test {
+
 namespace {
 
 using namespace stele;
@@ -199,3 +201,5 @@ TEST_CASE("updates: files that lie are errors") {
     }
   }
 }
+
+}  // namespace updates_test

@@ -5,6 +5,8 @@
 
 #include "core/value_types.hpp"
 
+namespace value_archive_test {
+
 namespace archive_test {
 
 class Device {
@@ -309,3 +311,5 @@ TEST_CASE("value archive: a size that differs from the number of entries") {
   lie.as_map()->back().second = number(1);
   CHECK(from_value(flat, lie) == "no further entries");
 }
+
+}  // namespace value_archive_test

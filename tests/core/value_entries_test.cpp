@@ -13,6 +13,8 @@
 #include "support/models.hpp"
 #include "support/temp_dir.hpp"
 
+namespace value_entries_test {
+
 using namespace stele_test;
 using stele::Errc;
 using stele::Value;
@@ -108,3 +110,5 @@ TEST_CASE("errors, codes and reports are written to streams") {
   text << error.code() << "|" << error << "|" << report;
   CHECK(text.str() == "missing|" + error.to_string() + "|" + report.to_string());
 }
+
+}  // namespace value_entries_test

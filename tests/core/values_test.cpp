@@ -17,6 +17,8 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
+namespace values_test {
+
 using namespace stele;
 using namespace stele_test;
 
@@ -274,3 +276,5 @@ TEST_CASE("values: a format that holds none names the first, unless loss is allo
   const Bytes bytes = sink.take();
   CHECK(outline(good(BytesRecorder<>{}.open(bytes))).find("value") == std::string::npos);
 }
+
+}  // namespace values_test

@@ -21,6 +21,8 @@
 #include "support/sanitizers.hpp"
 #include "support/temp_dir.hpp"
 
+namespace verify_test {
+
 namespace {
 
 using namespace stele;
@@ -214,3 +216,5 @@ TEST_CASE("verify: every flipped bit of SameDiff's files, in all that they have"
         [&](auto bytes) { return recorder.verify(bytes); }, [](auto bytes) { return text(open_samediff(bytes)); });
   }
 }
+
+}  // namespace verify_test

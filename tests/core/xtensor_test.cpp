@@ -7,6 +7,8 @@
 #include "stele/stele.hpp"
 #include "support/temp_dir.hpp"
 
+namespace xtensor_test {
+
 namespace {
 
 using ColumnMajor = xt::xtensor<float, 2, xt::layout_type::column_major>;
@@ -145,3 +147,5 @@ TEST_CASE("shapes of xtensor types") {
   CHECK(recorder.load<Any>(cube).value().t.dimension() == 3);
   CHECK(recorder.load<Any>(recorder.save(Any{xt::zeros<float>({0, 3})}).value()).value().t.shape(1) == 3);
 }
+
+}  // namespace xtensor_test

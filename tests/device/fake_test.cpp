@@ -18,6 +18,8 @@
 #include "device/fake/control.hpp"
 #include "support/child.hpp"
 
+namespace fake_test {
+
 namespace {
 
 using stele_fake::Fake;
@@ -907,3 +909,5 @@ TEST_CASE("fake: ThreadSanitizer sees reuse of a buffer for whose copy nothing h
 }
 
 TEST_SUITE_END();
+
+}  // namespace fake_test

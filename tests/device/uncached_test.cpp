@@ -16,6 +16,8 @@
 #include "snapshot/uncached_reads.hpp"
 #include "support/temp_dir.hpp"
 
+namespace uncached_test {
+
 namespace {
 
 using namespace stele;
@@ -175,3 +177,5 @@ TEST_CASE("device: large tensors that are not in the page cache are read past it
 }
 
 }  // namespace
+
+}  // namespace uncached_test

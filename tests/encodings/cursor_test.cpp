@@ -6,6 +6,8 @@
 
 #include <array>
 
+namespace cursor_test {
+
 namespace {
 
 using namespace stele;
@@ -35,3 +37,5 @@ TEST_CASE("cursor: no bytes can be taken at the beginning of any source, also of
 }
 
 }  // namespace
+
+}  // namespace cursor_test

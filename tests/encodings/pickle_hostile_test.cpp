@@ -5,6 +5,8 @@
 
 #include "pickle_support.hpp"
 
+namespace pickle_hostile_test {
+
 using namespace stele_test::pickles;
 
 namespace {
@@ -277,3 +279,5 @@ TEST_CASE("pickle: an integer of 255 bytes is no number of the reader's") {
   CHECK(!objects->is(objects->root(), Kind::integer));
   CHECK(objects->text(objects->root()) == std::string(255, '\x7f'));
 }
+
+}  // namespace pickle_hostile_test

@@ -7,6 +7,8 @@
 
 #include "pickle_support.hpp"
 
+namespace pickle_test {
+
 using namespace stele_test::pickles;
 
 namespace {
@@ -431,3 +433,5 @@ TEST_CASE("pickle: what the writer writes is read back") {
     CHECK(show(out) == expected + "]");
   }
 }
+
+}  // namespace pickle_test

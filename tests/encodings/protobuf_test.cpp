@@ -5,6 +5,8 @@
 
 #include <vector>
 
+namespace protobuf_test {
+
 namespace {
 
 using stele::Errc;
@@ -116,3 +118,5 @@ TEST_CASE("protobuf: numbers are written as they are read") {
     CHECK(in.status());
   }
 }
+
+}  // namespace protobuf_test

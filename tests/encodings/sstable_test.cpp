@@ -11,6 +11,8 @@
 #include "support/recorders.hpp"
 #include "support/tensor_bundle.hpp"
 
+namespace sstable_test {
+
 namespace {
 
 using namespace stele;
@@ -183,3 +185,5 @@ TEST_CASE("tensor bundle table: places that lie") {
   CHECK(with_place(0, UINT64_MAX) == Errc::truncated);
   CHECK(with_place(UINT64_MAX, 1) == Errc::malformed);
 }
+
+}  // namespace sstable_test

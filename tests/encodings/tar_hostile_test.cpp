@@ -6,6 +6,8 @@
 
 #include "tar_support.hpp"
 
+namespace tar_hostile_test {
+
 using namespace stele_test;
 using namespace stele_test::tar_files;
 
@@ -185,3 +187,5 @@ TEST_CASE("tar: bombs are refused") {
   CHECK((!refused && refused.error().code() == Errc::limit));
   CHECK(open_tar(entries + zeros(1024)));
 }
+
+}  // namespace tar_hostile_test

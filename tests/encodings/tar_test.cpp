@@ -11,6 +11,8 @@
 #include "stele/recorders/json.hpp"
 #include "tar_support.hpp"
 
+namespace tar_test {
+
 using namespace stele_test;
 using namespace stele_test::tar_files;
 
@@ -231,3 +233,5 @@ TEST_SUITE("concurrency") {
     }
   }
 }
+
+}  // namespace tar_test

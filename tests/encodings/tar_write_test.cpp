@@ -8,6 +8,8 @@
 
 #include "tar_support.hpp"
 
+namespace tar_write_test {
+
 using namespace stele_test;
 using namespace stele_test::tar_files;
 
@@ -250,3 +252,5 @@ TEST_CASE("tar: what fails in a writer stays") {
     CHECK(full.create("b").error().code() == Errc::no_space);
   }
 }
+
+}  // namespace tar_write_test

@@ -12,6 +12,8 @@
 #include "encodings/gzip/gzip.hpp"
 #include "zip_support.hpp"
 
+namespace zip_entries_test {
+
 using namespace stele;
 using namespace stele_test;
 using namespace std::string_literals;
@@ -306,3 +308,5 @@ TEST_CASE("zip: a deflated entry read by several threads") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace zip_entries_test

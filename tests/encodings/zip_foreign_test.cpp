@@ -5,6 +5,8 @@
 #include "encodings/zip_support.hpp"
 #include "support/models.hpp"
 
+namespace zip_foreign_test {
+
 namespace {
 
 using namespace stele;
@@ -42,3 +44,5 @@ TEST_CASE("zip: names with a colon") {
   CHECK(open_error(raw({RawMember("C:/w.npy", array)}).make()) == Errc::malformed);
   CHECK(open_error(raw({RawMember("C:", array)}).make()) == Errc::malformed);
 }
+
+}  // namespace zip_foreign_test

@@ -9,6 +9,8 @@
 
 #include "zip_support.hpp"
 
+namespace zip_hostile_test {
+
 using namespace stele;
 using namespace stele_test;
 using namespace std::string_literals;
@@ -466,3 +468,5 @@ TEST_CASE("zip: each read fails once") {
     CHECK(failed >= 2 + 2 * static_cast<int>(good.size()));
   }
 }
+
+}  // namespace zip_hostile_test

@@ -8,6 +8,8 @@
 
 #include "zip_support.hpp"
 
+namespace zip_test {
+
 using namespace stele;
 using namespace stele_test;
 using namespace std::string_literals;
@@ -204,3 +206,5 @@ TEST_CASE("zip: what cannot be written") {
   const Bytes file = sink.take();
   CHECK(open_zip(text_of(file.span())).value()->entries()[0].name == longest);
 }
+
+}  // namespace zip_test

@@ -10,6 +10,8 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
+namespace checkpoint_test {
+
 namespace {
 
 using namespace stele;
@@ -246,3 +248,5 @@ TEST_CASE("graph: hashes of operations' names") {
   CHECK(operation_hash("") != operation_hash(std::string_view("\0", 1)));
   CHECK(operation_hash("\xff") != operation_hash("\x7f"));
 }
+
+}  // namespace checkpoint_test

@@ -17,6 +17,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace export_rules_test {
+
 using namespace stele_test;
 using stele::ArgumentDescriptor;
 using stele::ArgumentType;
@@ -201,3 +203,5 @@ TEST_CASE("export rules: names and functions exist") {
     }
   }
 }
+
+}  // namespace export_rules_test

@@ -15,6 +15,8 @@
 #include "support/temp_dir.hpp"
 #include "support/tensorflow_bytes.hpp"
 
+namespace export_test {
+
 using namespace stele_test;
 using namespace stele_test::tensorflow;
 using stele::Checkpoint;
@@ -254,3 +256,5 @@ TEST_CASE("export: many operations in linear time") {
   const double much = time_of(10000);
   MESSAGE("export of 10000 operations: " << much * 100 << " us each");
 }
+
+}  // namespace export_test

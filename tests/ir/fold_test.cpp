@@ -20,6 +20,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace fold_test {
+
 using namespace stele_test;
 using namespace stele_test::onnx;
 using stele::Checkpoint;
@@ -131,3 +133,5 @@ TEST_CASE("fold: what is large is left to DL4J") {
   good(imported.parameters.find("count")->read(0, std::as_writable_bytes(std::span(&count, 1))));
   CHECK(count == 1000000);
 }
+
+}  // namespace fold_test

@@ -17,6 +17,8 @@
 #include "support/sanitizers.hpp"
 #include "support/temp_dir.hpp"
 
+namespace import_test {
+
 using namespace stele_test;
 using stele::Checkpoint;
 using stele::Errc;
@@ -701,3 +703,5 @@ TEST_CASE("import: a constant that does not fit its dtype") {
   const std::string graph = integers + node("LeakyRelu", {"x"}, "y") + floats(12, "y", {2});
   CHECK(bad(imported(model(graph))).code() == Errc::out_of_range);
 }
+
+}  // namespace import_test

@@ -19,6 +19,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace operators_test {
+
 using namespace stele_test;
 using stele::ArgumentDescriptor;
 using stele::ArgumentType;
@@ -333,3 +335,5 @@ TEST_CASE("operators: names, order and types of the table of facts") {
   CHECK(operators == OperatorSet::nd4j().all().size());
   CHECK(arguments == 4158);
 }
+
+}  // namespace operators_test

@@ -10,6 +10,8 @@
 #include "support/onnx_bytes.hpp"
 #include "support/recorders.hpp"
 
+namespace rules_test {
+
 using namespace stele_test;
 using namespace stele_test::onnx;
 using stele::Checkpoint;
@@ -248,3 +250,5 @@ TEST_CASE("rules: ONNX's operators of one operation and back") {
   CHECK(leaky.op == "LeakyRelu");
   CHECK(leaky.attributes.at("alpha") == stele::AttributeValue(0.25));
 }
+
+}  // namespace rules_test

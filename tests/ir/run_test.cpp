@@ -16,6 +16,8 @@
 #include "support/models.hpp"
 #include "support/temp_dir.hpp"
 
+namespace run_test {
+
 using namespace stele_test;
 using namespace stele_test::interpreter;
 using stele::Checkpoint;
@@ -92,3 +94,5 @@ TEST_CASE("import: operators that DL4J computes otherwise give what onnxruntime 
     }
   }
 }
+
+}  // namespace run_test

@@ -9,6 +9,8 @@
 #include "support/models.hpp"
 #include "support/tensorflow_bytes.hpp"
 
+namespace tensorflow_constants_test {
+
 using namespace stele_test;
 using namespace stele_test::tensorflow;
 using stele::Checkpoint;
@@ -191,3 +193,5 @@ TEST_CASE("import: a constant of TensorFlow keeps the file") {
   good(model.parameters.find("d")->read(0, std::as_writable_bytes(std::span(read))));
   CHECK(read == floats({4, 4}));
 }
+
+}  // namespace tensorflow_constants_test

@@ -9,6 +9,8 @@
 #include "support/models.hpp"
 #include "support/tensorflow_bytes.hpp"
 
+namespace tensorflow_functions_test {
+
 using namespace stele_test;
 using namespace stele_test::tensorflow;
 using stele::Checkpoint;
@@ -134,3 +136,5 @@ TEST_CASE("import: what a TensorFlow function does not import is named with the 
   CHECK(error.code() == Errc::unsupported);
   CHECK(contains(error.found(), "a/c/r (Foo)"));
 }
+
+}  // namespace tensorflow_functions_test

@@ -17,6 +17,8 @@
 #include "support/sanitizers.hpp"
 #include "support/tensorflow_bytes.hpp"
 
+namespace tensorflow_hostile_test {
+
 using namespace stele_test;
 using namespace stele_test::tensorflow;
 using stele::Checkpoint;
@@ -292,3 +294,5 @@ TEST_CASE("import: errors about many of TensorFlow's nodes are short") {
   CHECK(error.code() == Errc::unsupported);
   CHECK(error.to_string().size() < 100000);
 }
+
+}  // namespace tensorflow_hostile_test

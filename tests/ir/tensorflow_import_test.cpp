@@ -9,6 +9,8 @@
 #include "support/models.hpp"
 #include "support/tensorflow_bytes.hpp"
 
+namespace tensorflow_import_test {
+
 using namespace stele_test;
 using namespace stele_test::tensorflow;
 using stele::Checkpoint;
@@ -295,3 +297,5 @@ TEST_CASE("import: bools are cast around operators of libnd4j that take none") {
   CHECK(parts.graph->find_variable("y:1")->dtype == stele::DType::boolean);
   CHECK(parts.graph->find_variable("y:1/bytes")->dtype == stele::DType::i8);
 }
+
+}  // namespace tensorflow_import_test

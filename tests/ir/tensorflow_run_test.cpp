@@ -20,6 +20,8 @@
 #include "support/temp_dir.hpp"
 #include "support/tensorflow_bytes.hpp"
 
+namespace tensorflow_run_test {
+
 using namespace stele_test;
 using namespace stele_test::interpreter;
 using stele::Checkpoint;
@@ -190,3 +192,5 @@ TEST_CASE("import: a slice of TensorFlow reverses an axis beside one that is ope
   CHECK(ran({-1, -1}, {0, 0}, {1, -2}, tf::integer("end_mask", 2) + tf::integer("shrink_axis_mask", 1)) ==
         std::vector<double>{11, 9});
 }
+
+}  // namespace tensorflow_run_test

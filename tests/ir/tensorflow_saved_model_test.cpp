@@ -13,6 +13,8 @@
 #include "support/tensor_bundle.hpp"
 #include "support/tensorflow_bytes.hpp"
 
+namespace tensorflow_saved_model_test {
+
 using namespace stele_test;
 using namespace stele_test::tensorflow;
 using stele::Checkpoint;
@@ -210,3 +212,5 @@ TEST_CASE("import: a SavedModel's names of variables that repeat take no memory 
     CHECK(bad(stele::import_tensorflow(folder(with_signatures(head() + more)))).code() == Errc::limit);
   }
 }
+
+}  // namespace tensorflow_saved_model_test

@@ -13,6 +13,8 @@
 #include "support/http_store.hpp"
 #include "support/temp_dir.hpp"
 
+namespace checkpoints_test {
+
 namespace {
 
 using namespace stele;
@@ -267,3 +269,5 @@ TEST_CASE("checkpoints: several processes write the files of a step, in a folder
 }
 
 TEST_SUITE_END();
+
+}  // namespace checkpoints_test

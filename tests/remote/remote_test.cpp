@@ -18,6 +18,8 @@
 #include "support/http_store.hpp"
 #include "support/temp_dir.hpp"
 
+namespace remote_test {
+
 namespace {
 
 using namespace stele;
@@ -847,3 +849,5 @@ TEST_CASE("remote: URLs of one object have one identity") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace remote_test

@@ -12,6 +12,8 @@
 #include "support/models.hpp"
 #include "training/pytorch_settings.hpp"
 
+namespace pytorch_settings_test {
+
 namespace {
 
 using namespace stele;
@@ -207,3 +209,5 @@ TEST_CASE("pytorch settings: the configuration's JSON keeps PyTorch's updaters")
 TEST_SUITE_END();
 
 }  // namespace
+
+}  // namespace pytorch_settings_test

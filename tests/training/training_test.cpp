@@ -17,6 +17,8 @@
 #include "base/from_chars.hpp"
 #include "support/temp_dir.hpp"
 
+namespace training_test {
+
 using namespace stele;
 using namespace std::string_literals;
 namespace fs = std::filesystem;
@@ -502,3 +504,5 @@ TEST_CASE("training: every text that ends early, and every bit turned") {
     turned[i] = text[i];
   }
 }
+
+}  // namespace training_test

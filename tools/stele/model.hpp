@@ -62,8 +62,8 @@ Result<std::shared_ptr<const Format>> input_format(const std::string& path, cons
 Result<Model> open_model(const std::string& path, const Opening& opening = {}, unsigned threads = 0);
 /// Returns a path for people: the query of a URL may have a signature.
 std::string shown_path(const std::string& path);
-/// Ends requests of URLs when the user interrupts the command.
-void watch_interrupts();
+/// Ends requests of URLs when the user interrupts the command, or `also` returns true.
+void watch_interrupts(std::function<bool()> also = {});
 /// Forgets them, for another command in this process.
 void forget_models();
 /// Remembers the files of a model that is opened otherwise.

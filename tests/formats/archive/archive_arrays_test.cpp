@@ -15,6 +15,8 @@
 #include "support/sanitizers.hpp"
 #include "support/temp_dir.hpp"
 
+namespace archive_arrays_test {
+
 namespace {
 
 using namespace stele;
@@ -217,3 +219,5 @@ TEST_CASE("archive: A16 each entry is checked when it is read") {
   CHECK(open_error(damaged("a 0\nb 1\n", 2)).code() == Errc::checksum);
   CHECK(open_error(damaged("main\n", 0)).code() == Errc::checksum);
 }
+
+}  // namespace archive_arrays_test

@@ -11,6 +11,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_dir.hpp"
 
+namespace archive_edit_test {
+
 namespace {
 
 using namespace stele;
@@ -504,3 +506,5 @@ TEST_CASE("archive: any sequence of edits") {
     }
   }
 }
+
+}  // namespace archive_edit_test

@@ -12,6 +12,8 @@
 #include "support/stele_file.hpp"
 #include "support/temp_dir.hpp"
 
+namespace archive_hostile_test {
+
 namespace {
 
 using namespace stele;
@@ -428,3 +430,5 @@ TEST_CASE("archive: many tags of many parameters can be edited") {
   CHECK(arrays_of(good(open_archive(path)).parameters) == Arrays{{"w", floats({1})}});
   CHECK(good(open_archive(path, "t7")).parameters.leaf_count() == 3000);
 }
+
+}  // namespace archive_hostile_test

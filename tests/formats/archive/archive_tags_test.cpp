@@ -14,6 +14,8 @@
 #include "support/sanitizers.hpp"
 #include "support/temp_dir.hpp"
 
+namespace archive_tags_test {
+
 namespace {
 
 using namespace stele;
@@ -397,3 +399,5 @@ TEST_CASE("archive: A12 arrays are written little-endian, with ND4J's own shapes
   flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
   CHECK(verifier.VerifyBuffer<stele_fb::Array>(nullptr));
 }
+
+}  // namespace archive_tags_test

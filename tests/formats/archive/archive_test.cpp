@@ -10,6 +10,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_dir.hpp"
 
+namespace archive_test {
+
 namespace {
 
 using namespace stele;
@@ -426,3 +428,5 @@ TEST_CASE("archive: R28 what a later version adds") {
   CHECK(refused.path() == "map");
   CHECK(read_text(path) == old);
 }
+
+}  // namespace archive_test

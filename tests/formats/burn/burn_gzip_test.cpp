@@ -15,6 +15,8 @@
 #include "support/burn_bytes.hpp"
 #include "support/recorders.hpp"
 
+namespace burn_gzip_test {
+
 namespace {
 
 using namespace stele;
@@ -214,3 +216,5 @@ TEST_CASE("burn gzip: damage is found and said, wherever it is") {
     CHECK_MESSAGE(opened.error().code() == Errc::truncated, why(opened));
   }
 }
+
+}  // namespace burn_gzip_test

@@ -10,6 +10,8 @@
 #include "support/burn_bytes.hpp"
 #include "support/temp_dir.hpp"
 
+namespace burn_hostile_test {
+
 namespace {
 
 using namespace stele;
@@ -347,3 +349,5 @@ TEST_CASE("burn hostile: damaged gzip, names that lie") {
     CHECK(BurnFormat().recognises(bytes_of(e.file), e.file.size()));
   }
 }
+
+}  // namespace burn_hostile_test

@@ -10,6 +10,8 @@
 #include "encodings/gzip/gzip.hpp"
 #include "support/burn_json.hpp"
 
+namespace burn_json_bytes_test {
+
 namespace {
 
 using namespace burn_json;
@@ -175,3 +177,5 @@ TEST_CASE("burn json: leaves are read on several threads") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace burn_json_bytes_test

@@ -12,6 +12,8 @@
 #include "support/burn_json.hpp"
 #include "support/temp_dir.hpp"
 
+namespace burn_json_test {
+
 namespace {
 
 using namespace burn_json;
@@ -341,3 +343,5 @@ TEST_CASE("burn json: documents that are cut off or damaged") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace burn_json_test

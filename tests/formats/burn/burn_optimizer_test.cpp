@@ -13,6 +13,8 @@
 #include "support/models.hpp"
 #include "support/temp_dir.hpp"
 
+namespace burn_optimizer_test {
+
 using namespace stele_test;
 using stele::BurnEncoding;
 using stele::BurnFormat;
@@ -388,3 +390,5 @@ TEST_CASE("burn optimizers: lists, and what is empty") {
 
 }  // namespace
 }  // namespace stele_test
+
+}  // namespace burn_optimizer_test

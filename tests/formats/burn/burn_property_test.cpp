@@ -22,6 +22,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace burn_property_test {
+
 namespace {
 
 using namespace stele;
@@ -321,3 +323,5 @@ TEST_CASE("burn: opening reads little of a large file, loading a part no more th
     CHECK(source->read < std::uint64_t{2} << 20U);
   }
 }
+
+}  // namespace burn_property_test

@@ -17,6 +17,8 @@
 #include "support/random_model.hpp"
 #include "support/temp_dir.hpp"
 
+namespace burnpack_burn_test {
+
 namespace {
 
 using namespace stele;
@@ -69,3 +71,5 @@ TEST_CASE("burnpack: files that releases of Burn wrote") {
   }
   CHECK(files != 0);
 }
+
+}  // namespace burnpack_burn_test

@@ -8,6 +8,8 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
+namespace burnpack_hostile_test {
+
 namespace {
 
 using namespace stele;
@@ -295,3 +297,5 @@ TEST_CASE("burnpack: cut anywhere, damaged anywhere") {
     CHECK(passed != 0);  // there is no checksum
   }
 }
+
+}  // namespace burnpack_hostile_test

@@ -14,6 +14,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace burnpack_test {
+
 namespace {
 
 using namespace stele;
@@ -364,3 +366,5 @@ TEST_CASE("burnpack: random snapshots and modules come back") {
     REQUIRE(text_of(again->span()) == text_of(bytes->span()));
   }
 }
+
+}  // namespace burnpack_test

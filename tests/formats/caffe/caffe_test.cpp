@@ -16,6 +16,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace caffe_test {
+
 namespace {
 
 using namespace stele;
@@ -187,3 +189,5 @@ TEST_CASE("caffe: an error names the blob, what is expected and found") {
   CHECK(error.expected() == "3");
   CHECK(error.found() == "2");
 }
+
+}  // namespace caffe_test

@@ -19,6 +19,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace coreml_test {
+
 namespace {
 
 using namespace stele;
@@ -272,3 +274,5 @@ TEST_CASE("coreml: damaged files are errors, or open") {
     check(network.substr(0, n), "");
   }
 }
+
+}  // namespace coreml_test

@@ -18,6 +18,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace darknet_test {
+
 namespace {
 
 using namespace stele;
@@ -206,3 +208,5 @@ TEST_CASE("darknet: files are recognized by their header, and only read") {
   CHECK(good(stele::open(dir / "thing")).leaf_count() > 10);
   CHECK(code_of(stele::save(Layer{}, dir / "w.weights", quick())) == Errc::unsupported);
 }
+
+}  // namespace darknet_test

@@ -15,6 +15,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace executorch_test {
+
 namespace {
 
 using namespace stele;
@@ -183,3 +185,5 @@ TEST_CASE("executorch hostile: lies") {
   CHECK(code_of(PteRecorder<>().open(bytes_of(std::string(100, 'x')))) == Errc::bad_magic);
   CHECK(code_of(PteRecorder<>().open(bytes_of("ET12"))) == Errc::truncated);
 }
+
+}  // namespace executorch_test

@@ -12,6 +12,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace flax_test {
+
 namespace {
 
 using namespace stele;
@@ -193,3 +195,5 @@ TEST_CASE("flax: an error names the entry, and what is expected and found") {
   CHECK(error.expected() == "2 bytes of the array");
   CHECK(error.found() == "1");
 }
+
+}  // namespace flax_test

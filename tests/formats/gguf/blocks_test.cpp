@@ -16,6 +16,8 @@
 
 #include "gguf_file.hpp"
 
+namespace blocks_test {
+
 using namespace stele;
 using namespace stele_test;
 
@@ -357,3 +359,5 @@ TEST_CASE("blocks: mixtures of llama-quantize") {
   REQUIRE(!unknown);
   CHECK(unknown.error().code() == Errc::invalid_argument);
 }
+
+}  // namespace blocks_test

@@ -23,6 +23,8 @@
 
 #include "gguf_file.hpp"
 
+namespace gguf_test {
+
 using namespace stele;
 using namespace stele_test;
 using namespace std::string_literals;
@@ -633,3 +635,5 @@ TEST_CASE("gguf: what cannot be stored") {
   const Error error = refused(snapshot_of(module).value());
   CHECK(error.found() == "65 bytes");
 }
+
+}  // namespace gguf_test

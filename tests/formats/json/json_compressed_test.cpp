@@ -13,6 +13,8 @@
 
 #include "json_documents.hpp"
 
+namespace json_compressed_test {
+
 using namespace stele;
 using namespace stele_test;
 using namespace stele_test::json_documents;
@@ -158,3 +160,5 @@ TEST_CASE("json: an index that says fewer nodes than it has takes no more memory
   REQUIRE_FALSE(opened);
   CHECK(opened.error().code() == Errc::limit);
 }
+
+}  // namespace json_compressed_test

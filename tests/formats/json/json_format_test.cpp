@@ -16,6 +16,8 @@
 
 #include "json_documents.hpp"
 
+namespace json_format_test {
+
 using namespace stele;
 using namespace stele_test;
 using namespace stele_test::json_documents;
@@ -141,3 +143,5 @@ TEST_CASE("json: base64, every character at every place") {
     }
   }
 }
+
+}  // namespace json_format_test

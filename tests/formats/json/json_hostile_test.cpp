@@ -13,6 +13,8 @@
 
 #include "json_documents.hpp"
 
+namespace json_hostile_test {
+
 using namespace stele;
 using namespace stele_test;
 using namespace stele_test::json_documents;
@@ -233,3 +235,5 @@ TEST_CASE("json: a leaf below 512 modules, as in .stele") {
   CHECK(BytesRecorder<>().open(again.span()));
   CHECK(code_of(plain.open(bytes_of(nested(513)))) == Errc::limit);
 }
+
+}  // namespace json_hostile_test

@@ -11,6 +11,8 @@
 
 #include "json_documents.hpp"
 
+namespace json_numbers_test {
+
 using namespace stele;
 using namespace stele_test;
 using namespace stele_test::json_documents;
@@ -114,3 +116,5 @@ TEST_CASE("json: numbers as others write them") {
         Errc::limit);
   CHECK_FALSE(load("F32", "[1]", digits.substr(0, 2000) + "]"));
 }
+
+}  // namespace json_numbers_test

@@ -14,6 +14,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace json_truth_test {
+
 using namespace stele_test;
 using stele::Bytes;
 using stele::DType;
@@ -138,3 +140,5 @@ TEST_CASE("json: a number that is too small for any but zero is zero, for every 
     }
   }
 }
+
+}  // namespace json_truth_test

@@ -18,6 +18,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace keras_test {
+
 namespace {
 
 using namespace stele;
@@ -447,3 +449,5 @@ TEST_CASE("keras: layers of a whole-model file, and errors") {
   CHECK(bad(keras::from_pytorch(b, model)).code() == Errc::unused);  // the optimizer's state
   CHECK(bad(keras::from_pytorch(Snapshot(), model)).code() == Errc::missing);
 }
+
+}  // namespace keras_test

@@ -14,6 +14,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace mxnet_test {
+
 namespace {
 
 using namespace stele;
@@ -230,3 +232,5 @@ TEST_CASE("mxnet: an error tells the place, what is expected and found") {
   CHECK(error.expected() == "0 to 12");
   CHECK(error.found() == "13");
 }
+
+}  // namespace mxnet_test

@@ -19,6 +19,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace ncnn_test {
+
 namespace {
 
 using namespace stele;
@@ -273,3 +275,5 @@ TEST_CASE("ncnn: a truncated or extended file of weights can be recovered or is 
   CHECK(code_of(stele::open(dir / "a.bin")) == Errc::malformed);
   CHECK(good(recover(dir / "a.bin")).snapshot.leaf_count() == 17);
 }
+
+}  // namespace ncnn_test

@@ -12,6 +12,8 @@
 #include "nnef_support.hpp"
 #include "support/golden_text.hpp"
 
+namespace nnef_golden_test {
+
 namespace stele_test {
 
 using namespace nnef;
@@ -154,3 +156,5 @@ TEST_CASE("nnef: golden files are written again as they were") {
 }
 
 }  // namespace stele_test
+
+}  // namespace nnef_golden_test

@@ -7,6 +7,8 @@
 #include "nnef_support.hpp"
 #include "support/sanitizers.hpp"
 
+namespace nnef_graph_hostile_test {
+
 namespace {
 
 using namespace stele;
@@ -223,3 +225,5 @@ TEST_CASE("nnef: archives that lie") {
     damaged[bit / 8] = tgz[bit / 8];
   }
 }
+
+}  // namespace nnef_graph_hostile_test

@@ -5,6 +5,8 @@
 #include "nnef_support.hpp"
 #include "support/left_out.hpp"
 
+namespace nnef_hostile_test {
+
 namespace {
 
 using namespace stele;
@@ -228,3 +230,5 @@ TEST_CASE("nnef: files of another writer") {
   }
   CHECK(good(folders.open(folder)).leaf_count() == std::size(facts));
 }
+
+}  // namespace nnef_hostile_test

@@ -9,6 +9,8 @@
 
 #include "nnef_support.hpp"
 
+namespace nnef_lazy_test {
+
 namespace stele_test {
 
 using namespace nnef;
@@ -161,3 +163,5 @@ TEST_CASE("nnef: parameters that point into a mapped folder or archive") {
 }
 
 }  // namespace stele_test
+
+}  // namespace nnef_lazy_test

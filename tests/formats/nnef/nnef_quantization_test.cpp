@@ -8,6 +8,8 @@
 #include "nnef_support.hpp"
 #include "support/golden_text.hpp"
 
+namespace nnef_quantization_test {
+
 namespace stele_test {
 
 using namespace nnef;
@@ -320,3 +322,5 @@ TEST_CASE("nnef: items of a vendor are kept as they are") {
 }
 
 }  // namespace stele_test
+
+}  // namespace nnef_quantization_test

@@ -11,6 +11,8 @@
 #include "nnef_support.hpp"
 #include "support/golden_text.hpp"
 
+namespace nnef_test {
+
 namespace stele_test {
 
 using namespace nnef;
@@ -471,3 +473,5 @@ TEST_CASE("nnef: a folder into a sink that has none") {
 }
 
 }  // namespace stele_test
+
+}  // namespace nnef_test

@@ -16,6 +16,8 @@
 #include "support/stele_file.hpp"
 #include "support/temp_dir.hpp"
 
+namespace numpy_hostile_test {
+
 namespace {
 
 using namespace stele;
@@ -457,3 +459,5 @@ TEST_CASE("numpy: deflated arrays do not take more memory than the file's size a
   CHECK(code_of(npz.open(bytes_of(text), options)) == Errc::limit);
   CHECK(npz.open(bytes_of(text)));
 }
+
+}  // namespace numpy_hostile_test

@@ -16,6 +16,8 @@
 #include "support/stele_file.hpp"
 #include "support/temp_dir.hpp"
 
+namespace numpy_test {
+
 namespace {
 
 using namespace stele;
@@ -417,3 +419,5 @@ TEST_CASE("numpy: a save announces its exact size") {
     CHECK(refused.error().found() == std::to_string(file.size()));
   }
 }
+
+}  // namespace numpy_test

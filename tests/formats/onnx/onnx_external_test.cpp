@@ -24,6 +24,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace onnx_external_test {
+
 namespace stele_test {
 namespace {
 
@@ -544,3 +546,5 @@ TEST_CASE("onnx external: a save that fails or is killed") {
 }
 
 }  // namespace stele_test
+
+}  // namespace onnx_external_test

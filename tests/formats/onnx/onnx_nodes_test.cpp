@@ -18,6 +18,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace onnx_nodes_test {
+
 namespace stele_test {
 namespace {
 
@@ -231,3 +233,5 @@ TEST_CASE("onnx nodes: hostile models") {
 }
 
 }  // namespace stele_test
+
+}  // namespace onnx_nodes_test

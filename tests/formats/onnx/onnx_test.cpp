@@ -22,6 +22,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace onnx_test {
+
 using namespace stele_test;
 using stele::DType;
 using stele::Errc;
@@ -455,3 +457,5 @@ TEST_CASE("onnx: a file for each tensor, more of them than stay open") {
   std::string content(4, ' ');
   CHECK_FALSE(model.find("w199")->read(0, std::as_writable_bytes(std::span(content))));
 }
+
+}  // namespace onnx_test

@@ -18,6 +18,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace openvino_test {
+
 namespace {
 
 using namespace stele;
@@ -399,3 +401,5 @@ TEST_CASE("openvino: many layers, and names that grow") {
   for (int i = 0; i < 1000; ++i) nested += "<layer id=\"0\" name=\"a\" type=\"Loop\"/>";
   CHECK(code_of(opened(net(nested + ends), "x")) == Errc::limit);
 }
+
+}  // namespace openvino_test

@@ -16,6 +16,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace orbax_test {
+
 namespace {
 
 using namespace stele;
@@ -252,3 +254,5 @@ TEST_CASE("orbax: is only read") {
   const TempDir dir;
   CHECK(code_of(OrbaxRecorder<>().save(Params(), dir / "x")) == Errc::unsupported);
 }
+
+}  // namespace orbax_test

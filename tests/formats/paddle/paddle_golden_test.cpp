@@ -10,6 +10,8 @@
 #include "paddle_support.hpp"
 #include "support/golden_text.hpp"
 
+namespace paddle_golden_test {
+
 namespace stele_test {
 
 using namespace paddle;
@@ -173,3 +175,5 @@ TEST_CASE("paddle: tensors by their number") {
 }
 
 }  // namespace stele_test
+
+}  // namespace paddle_golden_test

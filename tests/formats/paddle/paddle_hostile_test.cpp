@@ -15,6 +15,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace paddle_hostile_test {
+
 namespace {
 
 using namespace stele;
@@ -405,3 +407,5 @@ TEST_CASE("paddle hostile: bools that are neither") {
   CHECK(code_of(counting.verify(bytes_of(file))) == Errc::malformed);
   CHECK(counting.verify(bytes_of(paddle_record(0, {2}, "\1\0"s))));
 }
+
+}  // namespace paddle_hostile_test

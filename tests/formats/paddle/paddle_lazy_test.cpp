@@ -12,6 +12,8 @@
 
 #include "paddle_support.hpp"
 
+namespace paddle_lazy_test {
+
 namespace stele_test {
 
 using namespace paddle;
@@ -127,3 +129,5 @@ TEST_CASE("paddle: views where the elements lie aligned") {
 }
 
 }  // namespace stele_test
+
+}  // namespace paddle_lazy_test

@@ -6,6 +6,8 @@
 
 #include "paddle_support.hpp"
 
+namespace paddle_names_test {
+
 namespace stele_test {
 
 using namespace paddle;
@@ -161,3 +163,5 @@ TEST_CASE("paddle: JSON beside the parameters that is no program") {
 }
 
 }  // namespace stele_test
+
+}  // namespace paddle_names_test

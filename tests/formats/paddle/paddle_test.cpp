@@ -9,6 +9,8 @@
 #include "paddle_support.hpp"
 #include "support/golden_text.hpp"
 
+namespace paddle_test {
+
 namespace stele_test {
 
 using namespace paddle;
@@ -291,3 +293,5 @@ TEST_CASE("paddle: a folder into a sink that has none") {
 }
 
 }  // namespace stele_test
+
+}  // namespace paddle_test

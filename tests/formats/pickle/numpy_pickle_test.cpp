@@ -15,6 +15,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace numpy_pickle_test {
+
 namespace {
 
 using namespace stele;
@@ -313,3 +315,5 @@ TEST_CASE("numpy pickle: arrays of many axes are no tensors") {
   const Snapshot small = good(PickleRecorder<>().open(bytes_of(step)));
   CHECK(small.nodes().size() == 2);
 }
+
+}  // namespace numpy_pickle_test

@@ -1,6 +1,8 @@
 // Checkpoints of PyTorch: the numbers of parameters, the optimizer's state and settings.
 #include "pytorch_written.hpp"
 
+namespace pytorch_checkpoint_write_test {
+
 namespace {
 
 using namespace stele_test;
@@ -215,3 +217,5 @@ TEST_CASE("pytorch checkpoints: what cannot be stored") {
 TEST_SUITE_END();
 
 }  // namespace
+
+}  // namespace pytorch_checkpoint_write_test

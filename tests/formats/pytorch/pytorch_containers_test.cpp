@@ -2,6 +2,8 @@
 #include "pytorch_written.hpp"
 #include "support/pytorch_outcome.hpp"
 
+namespace pytorch_containers_test {
+
 namespace {
 
 using namespace stele_test;
@@ -199,3 +201,5 @@ TEST_CASE("pytorch containers: deep nesting is limited, and long paths take line
 TEST_SUITE_END();
 
 }  // namespace
+
+}  // namespace pytorch_containers_test

@@ -15,6 +15,8 @@
 #include "snapshot/unreadable.hpp"
 #include "support/pytorch_file.hpp"
 
+namespace pytorch_dcp_hostile_test {
+
 namespace stele_test {
 
 using namespace dcp;
@@ -247,3 +249,5 @@ TEST_CASE("pytorch dcp: memory is bounded by the metadata") {
 }
 
 }  // namespace stele_test
+
+}  // namespace pytorch_dcp_hostile_test

@@ -14,6 +14,8 @@
 
 #include "pytorch_dcp_support.hpp"
 
+namespace pytorch_dcp_test {
+
 namespace stele_test {
 
 using namespace dcp;
@@ -264,3 +266,5 @@ TEST_CASE("pytorch dcp: more files than stay open") {
 }
 
 }  // namespace stele_test
+
+}  // namespace pytorch_dcp_test

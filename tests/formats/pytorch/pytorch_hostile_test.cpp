@@ -11,6 +11,8 @@
 #include "support/pytorch_outcome.hpp"
 #include "support/temp_dir.hpp"
 
+namespace pytorch_hostile_test {
+
 namespace {
 
 using namespace stele;
@@ -549,3 +551,5 @@ TEST_CASE("pytorch hostile: states of optimizers that are no states") {
   const std::string state = "}" + number(0) + dict({{"m", tensor(floats_storage("0", 2), {0, {1}, {1}})}}) + "s";
   CHECK(unlike(checkpoint_of(file(state, list({one}))), Errc::invalid_argument, "shape") == "");
 }
+
+}  // namespace pytorch_hostile_test

@@ -18,6 +18,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace pytorch_read_test {
+
 namespace {
 
 using namespace stele;
@@ -220,3 +222,5 @@ TEST_CASE("pytorch reads: quantized tensors as numbers, per tensor and per chann
 }
 
 TEST_SUITE_END();
+
+}  // namespace pytorch_read_test

@@ -4,6 +4,8 @@
 
 #include "pytorch_written.hpp"
 
+namespace pytorch_write_test {
+
 namespace {
 
 using namespace stele_test;
@@ -285,3 +287,5 @@ TEST_CASE("pytorch writes: 100,000 tensors, with zip64") {
 TEST_SUITE_END();
 
 }  // namespace
+
+}  // namespace pytorch_write_test

@@ -9,6 +9,8 @@
 #include "encodings/zip_support.hpp"
 #include "support/pytorch_outcome.hpp"
 
+namespace pytorch_zip_hostile_test {
+
 namespace {
 
 using namespace stele;
@@ -291,3 +293,5 @@ TEST_CASE("pytorch hostile zip: expanded tensors in every kind of file") {
     CHECK(PytorchRecorder<>().verify(bytes_of(bytes)));
   }
 }
+
+}  // namespace pytorch_zip_hostile_test

@@ -14,6 +14,8 @@
 #include "support/models.hpp"
 #include "support/temp_dir.hpp"
 
+namespace hub_test {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -265,3 +267,5 @@ TEST_CASE("hub: the cache of the hub has links out of its folders") {
   }
 }
 #endif
+
+}  // namespace hub_test

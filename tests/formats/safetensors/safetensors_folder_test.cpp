@@ -22,6 +22,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace safetensors_folder_test {
+
 namespace {
 
 using namespace stele;
@@ -306,3 +308,5 @@ TEST_CASE("safetensors folder: memory is bounded") {
   options.limits.index_bytes = 100000;
   CHECK(code_of(open_all(bundle, options)) == Errc::limit);
 }
+
+}  // namespace safetensors_folder_test

@@ -11,6 +11,8 @@
 
 #include "safetensors_file.hpp"
 
+namespace safetensors_rules_test {
+
 using namespace stele;
 using namespace stele_test;
 using namespace stele_test::safetensors;
@@ -316,3 +318,5 @@ TEST_CASE("safetensors: the metadata key stele") {
   options.metadata = {{"k", "\xff"}};
   CHECK(code_of(saved(recorder, Local::of("t", Value()), options)) == Errc::not_representable);
 }
+
+}  // namespace safetensors_rules_test

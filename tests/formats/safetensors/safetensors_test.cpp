@@ -12,6 +12,8 @@
 
 #include "safetensors_file.hpp"
 
+namespace safetensors_test {
+
 using namespace stele;
 using namespace stele_test;
 using namespace stele_test::safetensors;
@@ -207,3 +209,5 @@ TEST_CASE("safetensors: a file of another writer") {
   REQUIRE(again);
   CHECK(text_of(again->span()) == read_text(*path));
 }
+
+}  // namespace safetensors_test

@@ -11,6 +11,8 @@
 
 #include "safetensors_file.hpp"
 
+namespace safetensors_ties_test {
+
 using namespace stele;
 using namespace stele_test;
 using namespace stele_test::safetensors;
@@ -182,3 +184,5 @@ TEST_CASE("safetensors: many pairs of metadata take linear time") {
   const Snapshot file = good(recorder.open(bytes_of(bytes)));
   CHECK(file.nodes().size() == 40'001);
 }
+
+}  // namespace safetensors_ties_test

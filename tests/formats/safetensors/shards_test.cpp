@@ -16,6 +16,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace shards_test {
+
 using namespace stele_test;
 using stele::Errc;
 using stele::ShardedSafetensorsFormat;
@@ -328,3 +330,5 @@ TEST_CASE("shards: metadata of a file that the index has otherwise") {
 }
 
 }  // namespace stele_test
+
+}  // namespace shards_test

@@ -13,6 +13,8 @@
 
 #include "support/temp_dir.hpp"
 
+namespace manifest_test {
+
 using namespace stele;
 using namespace std::string_literals;
 using detail::samediff::make_manifest;
@@ -225,3 +227,5 @@ TEST_CASE("manifest: every end that comes early, and every bit turned") {
     }
   }
 }
+
+}  // namespace manifest_test

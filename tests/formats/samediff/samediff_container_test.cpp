@@ -18,6 +18,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace samediff_container_test {
+
 namespace {
 
 using namespace stele;
@@ -286,3 +288,5 @@ TEST_CASE("samediff: damaged files are refused or read, and nothing else") {
     }
   }
 }
+
+}  // namespace samediff_container_test

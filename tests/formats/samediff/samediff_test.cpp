@@ -19,6 +19,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace samediff_test {
+
 namespace {
 
 using namespace stele;
@@ -315,3 +317,5 @@ TEST_CASE("samediff: two arrays of one name are refused, of strings too") {
   CHECK(r.error().code() == Errc::duplicate);
   CHECK(r.error().path() == "vector");
 }
+
+}  // namespace samediff_test

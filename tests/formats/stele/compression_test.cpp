@@ -17,6 +17,8 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
+namespace compression_test {
+
 using namespace stele_test;
 using stele::CompressedRecorder;
 using stele::Errc;
@@ -138,3 +140,5 @@ TEST_CASE("compression: the reader without a heap names what it cannot read") {
 }
 
 }  // namespace stele_test
+
+}  // namespace compression_test

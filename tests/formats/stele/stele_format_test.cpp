@@ -12,6 +12,8 @@
 #include "support/recorders.hpp"
 #include "support/stele_file.hpp"
 
+namespace stele_format_test {
+
 namespace {
 
 using namespace stele;
@@ -338,3 +340,5 @@ TEST_CASE("stele format: entries that lie") {
   CHECK(after([](RawFile& f) { f.blocks[8] = 1; }) == Errc::malformed);       // padding
   CHECK(after([](RawFile& f) { f.blocks[127] = 1; }) == Errc::malformed);
 }
+
+}  // namespace stele_format_test

@@ -13,6 +13,8 @@
 #include "support/recorders.hpp"
 #include "support/stele_file.hpp"
 
+namespace stele_tree_test {
+
 namespace {
 
 using namespace stele;
@@ -382,3 +384,5 @@ TEST_CASE("stele format: the reader without a heap agrees") {
     CHECK(file.tensor(file.index().entries(), tensor).code == Errc::not_found);
   }
 }
+
+}  // namespace stele_tree_test

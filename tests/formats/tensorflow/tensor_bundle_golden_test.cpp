@@ -18,6 +18,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace tensor_bundle_golden_test {
+
 namespace {
 
 using namespace stele;
@@ -355,3 +357,5 @@ TEST_CASE("tensor bundle golden: every checksum is checked") {
     CHECK(report.empty());
   }
 }
+
+}  // namespace tensor_bundle_golden_test

@@ -12,6 +12,8 @@
 #include "support/temp_dir.hpp"
 #include "support/tensor_bundle.hpp"
 
+namespace tensor_bundle_hostile_test {
+
 namespace {
 
 using namespace stele;
@@ -311,3 +313,5 @@ TEST_CASE("tensor bundle: paths with and without extension, and content") {
     CHECK(good(content(good(stele::open(dir / "old.index")).leaf(1))) == std::string(16, '2'));
   }
 }
+
+}  // namespace tensor_bundle_hostile_test

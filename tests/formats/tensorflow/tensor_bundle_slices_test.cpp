@@ -12,6 +12,8 @@
 #include "support/models.hpp"
 #include "support/tensor_bundle.hpp"
 
+namespace tensor_bundle_slices_test {
+
 namespace {
 
 using namespace stele;
@@ -174,3 +176,5 @@ TEST_CASE("tensor bundle slices: partitions that lie") {
   CHECK(error.path() == "v");
   CHECK(error.offset() == 0U);
 }
+
+}  // namespace tensor_bundle_slices_test

@@ -17,6 +17,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace tflite_test {
+
 namespace {
 
 using namespace stele;
@@ -293,3 +295,5 @@ TEST_CASE("tflite hostile: shared tables, lies and loops") {
   CHECK(code_of(recorder.open(bytes_of("TFL"))) == Errc::truncated);
   CHECK(code_of(recorder.open(bytes_of("12345678"))) == Errc::bad_magic);
 }
+
+}  // namespace tflite_test

@@ -16,6 +16,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace whisper_test {
+
 namespace {
 
 using namespace stele;
@@ -175,3 +177,5 @@ TEST_CASE("whisper hostile: every truncation and every changed byte is an error 
     outcome(other);
   }
 }
+
+}  // namespace whisper_test

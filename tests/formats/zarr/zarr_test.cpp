@@ -20,6 +20,8 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+namespace zarr_test {
+
 namespace {
 
 using namespace stele;
@@ -368,3 +370,5 @@ TEST_CASE("zarr: every truncation and every changed byte of small folders") {
     }
   }
 }
+
+}  // namespace zarr_test
