@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "burnpack.hpp"
-#include "encodings/cbor/cbor.hpp"
+#include "cbor.hpp"
 #include "snapshot/data.hpp"
 
 namespace stele::inline v0::detail::burn {

@@ -1,7 +1,7 @@
 // Reads a network's blobs into a Snapshot.
 #include <utility>
 
-#include "encodings/caffe/network.hpp"
+#include "file.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/tensor_index.hpp"

@@ -6,7 +6,7 @@
 
 #include "base/in_file.hpp"
 #include "base/limits.hpp"
-#include "encodings/darknet/network.hpp"
+#include "file.hpp"
 #include "io/cursor.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"

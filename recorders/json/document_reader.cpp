@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/value_memory.hpp"
-#include "encodings/json/numbers.hpp"
+#include "numbers.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/tree.hpp"
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/parallel.hpp"
-#include "encodings/json/numbers.hpp"
+#include "numbers.hpp"
 #include "stele/precision/base64.hpp"
 
 namespace stele::inline v0::detail::json {

@@ -10,8 +10,8 @@
 
 #include "base/limits.hpp"
 #include "base/value_memory.hpp"
-#include "encodings/hdf5/hdf5.hpp"
 #include "encodings/zip/zip.hpp"
+#include "hdf5/hdf5.hpp"
 #include "io/os/os.hpp"
 #include "keras.hpp"
 #include "passes/byte_order.hpp"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/parallel.hpp"
-#include "encodings/hdf5/hdf5.hpp"
 #include "encodings/zip/zip.hpp"
+#include "hdf5/hdf5.hpp"
 #include "json/json.hpp"
 #include "keras.hpp"
 #include "passes/byte_order.hpp"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "encodings/mxnet/params.hpp"
+#include "file.hpp"
 #include "mxnet.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/source_range.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/parallel.hpp"
-#include "encodings/mxnet/params.hpp"
+#include "file.hpp"
 #include "io/cursor.hpp"
 #include "mxnet.hpp"
 #include "passes/byte_order.hpp"

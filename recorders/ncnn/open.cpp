@@ -5,9 +5,8 @@
 
 #include "base/in_file.hpp"
 #include "base/limits.hpp"
-#include "encodings/ncnn/layers.hpp"
-#include "encodings/ncnn/param.hpp"
-#include "encodings/ncnn/weights.hpp"
+#include "layers.hpp"
+#include "param.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/source_range.hpp"
@@ -15,6 +14,7 @@
 #include "stele/bundle.hpp"
 #include "stele/bytes.hpp"
 #include "stele/recorders/ncnn.hpp"
+#include "weights.hpp"
 
 namespace stele::inline v0 {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "base/extension.hpp"
 #include "base/in_file.hpp"
-#include "encodings/xml/xml.hpp"
 #include "stele/bundle.hpp"
+#include "xml.hpp"
 
 namespace stele::inline v0::detail::openvino {
 namespace {

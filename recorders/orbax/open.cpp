@@ -10,13 +10,12 @@
 
 #include "base/in_file.hpp"
 #include "base/limits.hpp"
-#include "encodings/ocdbt/ocdbt.hpp"
-#include "encodings/orbax/folders.hpp"
-#include "encodings/orbax/tree.hpp"
 #include "encodings/zarr/array.hpp"
 #include "encodings/zarr/metadata.hpp"
 #include "encodings/zarr/store.hpp"
+#include "folders.hpp"
 #include "json/json.hpp"
+#include "ocdbt.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
@@ -29,6 +28,7 @@
 #include "stele/bundle.hpp"
 #include "stele/precision/convert.hpp"
 #include "stele/recorders/orbax.hpp"
+#include "tree.hpp"
 
 namespace stele::inline v0 {
 namespace detail::orbax {

@@ -6,9 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "arrays.hpp"
 #include "base/limits.hpp"
-#include "encodings/numpy_pickle/arrays.hpp"
-#include "encodings/numpy_pickle/values.hpp"
 #include "io/cursor.hpp"
 #include "io/os/os.hpp"
 #include "passes/boxes.hpp"
@@ -20,6 +19,7 @@
 #include "stele/bundle.hpp"
 #include "stele/layout.hpp"
 #include "stele/recorders/pickle.hpp"
+#include "values.hpp"
 
 namespace stele::inline v0 {
 namespace detail::numpy_pickle {

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "encodings/pytorch/dcp_metadata.hpp"
-#include "encodings/pytorch/objects.hpp"
+#include "dcp_metadata.hpp"
 #include "io/files.hpp"
 #include "node_names.hpp"
+#include "objects.hpp"
 #include "open.hpp"
 #include "passes/boxes.hpp"
 #include "snapshot/adopt.hpp"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "encodings/pytorch/file.hpp"
+#include "file.hpp"
 #include "stele/format.hpp"
 #include "stele/recorders/pytorch.hpp"
 

@@ -4,10 +4,10 @@
 #include <bit>
 #include <span>
 
-#include "encodings/pytorch/storage.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/quantize.hpp"
 #include "stele/value.hpp"
+#include "storage.hpp"
 #include "training/pytorch_settings.hpp"
 #include "values.hpp"
 

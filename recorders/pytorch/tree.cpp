@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "encodings/pytorch/contents.hpp"
-#include "encodings/pytorch/objects.hpp"
-#include "encodings/pytorch/tensors.hpp"
+#include "contents.hpp"
 #include "json/json.hpp"
 #include "node_names.hpp"
+#include "objects.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/tensor_index.hpp"
+#include "tensors.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "encodings/pytorch/objects.hpp"
 #include "json/json.hpp"
+#include "objects.hpp"
 #include "tree.hpp"
 
 namespace stele::inline v0::detail::pytorch {

@@ -3,7 +3,7 @@
 
 #include "base/in_file.hpp"
 #include "base/limits.hpp"
-#include "encodings/ggml/whisper_file.hpp"
+#include "file.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"

@@ -1,4 +1,4 @@
-#include "encodings/bincode/bincode.hpp"
+#include "bincode.hpp"
 
 #include <bit>
 #include <span>

@@ -1,4 +1,4 @@
-#include "params.hpp"
+#include "file.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "network.hpp"
+#include "file.hpp"
 
 #include <algorithm>
 #include <array>

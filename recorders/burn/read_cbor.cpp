@@ -9,7 +9,7 @@
 namespace stele::inline v0::detail::cbor {
 namespace {
 
-constexpr const char* names[] = {
+constexpr const char* kind_names[] = {
     "nothing", "an unsigned integer", "a negative integer", "bytes", "a string", "a list", "a map", "a bool", "null",
     "a float"};
 
@@ -66,7 +66,7 @@ bool Reader::one(Kind kind, const char* expected, std::uint64_t& number) {
   if (h.kind != kind) {
     return fail(Error(Errc::malformed, "the value has an unexpected type")
                     .expected(expected)
-                    .found(names[static_cast<std::size_t>(h.kind)]));
+                    .found(kind_names[static_cast<std::size_t>(h.kind)]));
   }
   number = h.number;
   return true;

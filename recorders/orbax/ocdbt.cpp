@@ -1,4 +1,4 @@
-#include "encodings/ocdbt/ocdbt.hpp"
+#include "ocdbt.hpp"
 
 #include <zstd.h>
 

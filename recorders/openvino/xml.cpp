@@ -1,4 +1,4 @@
-#include "encodings/xml/xml.hpp"
+#include "xml.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "encodings/bincode/bincode.hpp"
+#include "bincode.hpp"
 
 namespace stele::inline v0::detail::burn {
 namespace {

@@ -1,4 +1,4 @@
-#include "encodings/orbax/folders.hpp"
+#include "folders.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "encodings/ocdbt/ocdbt.hpp"
+#include "ocdbt.hpp"
 
 namespace stele::inline v0::detail::orbax {
 namespace {

@@ -1,4 +1,4 @@
-#include "whisper_file.hpp"
+#include "file.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -31,7 +31,7 @@ constexpr std::size_t max_path_bytes = 4096;
 /// Maximum number of files: bounds the files that hostile metadata makes the reader open.
 constexpr std::size_t max_files = 100'000;
 
-Error bad(std::string_view message) { return Error(Errc::malformed, message); }
+Error malformed(std::string_view message) { return Error(Errc::malformed, message); }
 Error too_large() { return index_error("the checkpoint's metadata need more memory than their size allows"); }
 
 /// Returns the number in `__3.metadata`.
@@ -77,10 +77,10 @@ class MetadataReader {
 
   Status run() {
     const Ref root = objects_.root();
-    if (!is_instance(root, "Metadata")) return bad("the pickle is not the metadata of a checkpoint");
+    if (!is_instance(root, "Metadata")) return malformed("the pickle is not the metadata of a checkpoint");
     const Ref items = attribute(root, "state_dict_metadata"), places = attribute(root, "storage_data");
     if (!objects_.is(items, Kind::dict) || !objects_.is(places, Kind::dict)) {
-      return bad("the metadata have no state_dict_metadata and storage_data");
+      return malformed("the metadata have no state_dict_metadata and storage_data");
     }
     STELE_TRY(read_names(objects_.items(items)));
     STELE_TRY(read_places(objects_.items(places)));
@@ -121,7 +121,8 @@ class MetadataReader {
   }
 
   Result<std::uint64_t> number(Ref r) const {
-    if (!objects_.is(r, Kind::integer) || objects_.integer(r) < 0) return bad("a number of the metadata is invalid");
+    if (!objects_.is(r, Kind::integer) || objects_.integer(r) < 0)
+      return malformed("a number of the metadata is invalid");
     return static_cast<std::uint64_t>(objects_.integer(r));
   }
 
@@ -132,7 +133,7 @@ class MetadataReader {
       r = objects_.is(args, Kind::tuple) && objects_.items(args).size() == 1 ? objects_.items(args)[0] : no_ref;
     }
     if (!objects_.is(r, Kind::tuple) && !objects_.is(r, Kind::list))
-      return bad("a size of the metadata is not a tuple");
+      return malformed("a size of the metadata is not a tuple");
     const auto items = objects_.items(r);
     if (items.size() > 0xffff) return Error(Errc::limit, "a tensor has more than 65535 dimensions");
     if (!memory_.take(32 + 3 * sizeof(Extent) * items.size())) return too_large();
@@ -147,7 +148,7 @@ class MetadataReader {
 
   Status read_names(std::span<const Ref> items) {
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-      if (!objects_.is(items[i], Kind::string)) return bad("a key of state_dict_metadata is not a string");
+      if (!objects_.is(items[i], Kind::string)) return malformed("a key of state_dict_metadata is not a string");
       const std::string_view name = objects_.text(items[i]);
       if (!memory_.take(sizeof(DcpItem) + 256 + 4 * name.size())) return too_large();
       const auto next = static_cast<std::uint32_t>(found_.index.items.size());
@@ -188,7 +189,7 @@ class MetadataReader {
 
   Status read_places(std::span<const Ref> items) {
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-      if (!is_instance(items[i], "MetadataIndex")) return bad("a key of storage_data is not a MetadataIndex");
+      if (!is_instance(items[i], "MetadataIndex")) return malformed("a key of storage_data is not a MetadataIndex");
       const std::uint32_t item = item_of(attribute(items[i], "fqn"));
       if (item == absent) continue;
       if (!memory_.take(3 * sizeof(Place))) return too_large();
@@ -207,13 +208,14 @@ class MetadataReader {
         std::partition_point(places_.begin(), places_.end(), [&](const Place& p) { return before(p, item, offsets); });
     const auto own = at != places_.end() && at->item == item ? std::optional(offsets_of(*at)) : std::nullopt;
     if (!own || !std::equal(own->begin(), own->end(), offsets.begin(), offsets.end())) {
-      return bad("the metadata do not contain the place of a chunk").expected("an entry at " + to_string(offsets));
+      return malformed("the metadata do not contain the place of a chunk")
+          .expected("an entry at " + to_string(offsets));
     }
     return read_slice(at->info);
   }
 
   Result<Slice> read_slice(Ref info) {
-    if (!is_instance(info, "_StorageInfo")) return bad("a value of storage_data is not a _StorageInfo");
+    if (!is_instance(info, "_StorageInfo")) return malformed("a value of storage_data is not a _StorageInfo");
     const Ref transforms = attribute(info, "transform_descriptors");
     if (transforms != no_ref && !objects_.is(transforms, Kind::none)) {
       const bool list = objects_.is(transforms, Kind::list) || objects_.is(transforms, Kind::tuple);
@@ -232,11 +234,12 @@ class MetadataReader {
   }
 
   Result<std::uint32_t> file_of(Ref path) {
-    if (!objects_.is(path, Kind::string)) return bad("a slice has no relative_path");
+    if (!objects_.is(path, Kind::string)) return malformed("a slice has no relative_path");
     std::uint32_t& known = file_of_[path];
     if (known != unknown) return known;
     const std::string_view text = objects_.text(path);
-    if (text.size() > max_path_bytes) return bad("the path of a file exceeds 4096 bytes").found(text.substr(0, 100));
+    if (text.size() > max_path_bytes)
+      return malformed("the path of a file exceeds 4096 bytes").found(text.substr(0, 100));
     std::string_view rest = text;
     bool plain = !text.empty() && text.find('\\') == text.npos && text.find('\0') == text.npos;
     while (plain) {
@@ -245,7 +248,7 @@ class MetadataReader {
       if (part.size() == rest.size()) break;
       rest.remove_prefix(part.size() + 1);
     }
-    if (!plain) return bad("the path of a file is not below the folder of the checkpoint").found(text);
+    if (!plain) return malformed("the path of a file is not below the folder of the checkpoint").found(text);
     if (!memory_.take(256 + 4 * text.size())) return too_large();
     const auto next = static_cast<std::uint32_t>(found_.index.files.size());
     const auto [at, fresh] = found_.files.try_emplace(std::string(text), next);
@@ -269,7 +272,7 @@ class MetadataReader {
       return {};
     }
     if (!is_instance(object, "TensorStorageMetadata")) {
-      return bad("an item of the metadata is neither a tensor nor bytes");
+      return malformed("an item of the metadata is neither a tensor nor bytes");
     }
     STELE_TRY_ASSIGN(const TorchType* type, type_of(attribute(object, "properties")));
     std::vector<Extent> shape;
@@ -279,18 +282,21 @@ class MetadataReader {
     item.shape = std::move(shape);
     const auto count = element_count(item.shape);
     const auto bytes = count ? checked_mul(*count, 2 * std::uint64_t{type->size}) : std::nullopt;
-    if (!bytes || *bytes >> 63 != 0) return bad("the tensor's size does not fit 64 bits").found(to_string(item.shape));
+    if (!bytes || *bytes >> 63 != 0)
+      return malformed("the tensor's size does not fit 64 bits").found(to_string(item.shape));
     const Ref chunks = attribute(object, "chunks");
-    if (!objects_.is(chunks, Kind::list) && !objects_.is(chunks, Kind::tuple)) return bad("a tensor has no chunks");
+    if (!objects_.is(chunks, Kind::list) && !objects_.is(chunks, Kind::tuple))
+      return malformed("a tensor has no chunks");
     for (const Ref chunk : objects_.items(chunks)) STELE_TRY(read_chunk(number, chunk));
     return {};
   }
 
-  static Error differs() { return bad("two processes saved different items under one name"); }
+  static Error differs() { return malformed("two processes saved different items under one name"); }
 
   Result<const TorchType*> type_of(Ref properties) const {
     const Ref state = is_instance(properties, "TensorProperties") ? objects_.state(properties) : no_ref;
-    if (!objects_.is(state, Kind::tuple) || objects_.items(state).size() < 2) return bad("a tensor has no properties");
+    if (!objects_.is(state, Kind::tuple) || objects_.items(state).size() < 2)
+      return malformed("a tensor has no properties");
     const Ref dtype = objects_.items(state)[0];
     const bool named = objects_.is(dtype, Kind::global) && objects_.module(dtype) == "torch";
     const TorchType* const type = named ? type_of_name(objects_.name(dtype)) : nullptr;
@@ -315,14 +321,15 @@ class MetadataReader {
   }
 
   Status read_chunk(std::uint32_t number, Ref object) {
-    if (!is_instance(object, "ChunkStorageMetadata")) return bad("a chunk of a tensor is not a ChunkStorageMetadata");
+    if (!is_instance(object, "ChunkStorageMetadata"))
+      return malformed("a chunk of a tensor is not a ChunkStorageMetadata");
     DcpItem& item = found_.index.items[number];
     if (!memory_.take(3 * (sizeof(Box) + sizeof(Slice)))) return too_large();
     Box box;
     STELE_TRY(read_size(attribute(object, "offsets"), box.start));
     STELE_TRY(read_size(attribute(object, "sizes"), box.length));
     if (box.start.size() != item.shape.size() || box.length.size() != item.shape.size()) {
-      return bad("a chunk's rank differs from that of its tensor")
+      return malformed("a chunk's rank differs from that of its tensor")
           .expected(std::to_string(item.shape.size()))
           .found(std::to_string(box.length.size()));
     }
@@ -351,7 +358,7 @@ Status add_file(const SourcePtr& source, bool rank, Found& found, IndexBudget& m
   Cursor cursor(source);
   auto read = [&]() -> Status {
     STELE_TRY_ASSIGN(const pickle::Objects objects, pickle::read(cursor, memory));
-    if (cursor.left() != 0) return bad("bytes follow the pickle").offset(cursor.position());
+    if (cursor.left() != 0) return malformed("bytes follow the pickle").offset(cursor.position());
     if (!memory.take(2 * sizeof(std::uint32_t) * objects.size())) return too_large();
     return MetadataReader(objects, rank, found, memory).run();
   }();

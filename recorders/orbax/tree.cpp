@@ -1,4 +1,4 @@
-#include "encodings/orbax/tree.hpp"
+#include "tree.hpp"
 
 #include <utility>
 
