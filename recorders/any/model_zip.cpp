@@ -1,3 +1,4 @@
+// Opens zip files that contain one file of a model.
 #include "model_zip.hpp"
 
 #ifdef STELE_ZIP

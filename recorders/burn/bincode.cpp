@@ -1,3 +1,4 @@
+// Reads and writes numbers, strings and scalars of bincode 2.
 #include "bincode.hpp"
 
 #include <bit>

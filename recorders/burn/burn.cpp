@@ -1,3 +1,4 @@
+// Opens and writes records in the encoding that the options or the content select.
 #include "stele/recorders/burn.hpp"
 
 #include <algorithm>

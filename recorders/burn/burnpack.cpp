@@ -1,3 +1,4 @@
+// Opens Burnpack files.
 #include "burnpack.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads Burnpack's description of the tensors (CBOR).
 #include <algorithm>
 
 #include "burnpack.hpp"

@@ -1,3 +1,4 @@
+// Writes Burnpack files.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,3 +1,4 @@
+// Tensors of Burn up to 0.13, whose elements are separate tokens.
 #include "elements.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The text form of a ParamId.
 #include "ids.hpp"
 
 #include <array>

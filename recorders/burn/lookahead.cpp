@@ -1,3 +1,4 @@
+// Distinguishes modules, parameters and tensors among the maps of a record.
 #include "lookahead.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads CBOR (RFC 8949) item by item.
 #include "cbor.hpp"
 
 #include <algorithm>

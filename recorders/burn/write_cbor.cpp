@@ -1,3 +1,4 @@
+// Writes CBOR (RFC 8949).
 #include <bit>
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// Finds the layers and blobs of a message NetParameter.
 #include "file.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Parses a network's text, `.cfg`, and finds the order of its weights.
 #include "file.hpp"
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "executorch.hpp"
+#include "file.hpp"
 #include "json/json.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/executorch.hpp"

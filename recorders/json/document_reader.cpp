@@ -1,3 +1,4 @@
+// Reads a document's skeleton into a Snapshot.
 #include "document_reader.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Leaves whose data are stored in a JSON document.
 #include "leaves.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Writes and reads tensors as nested arrays of numbers.
 #include "numbers.hpp"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// The skeleton of a document: its text without the tensors' data.
 #include "skeleton.hpp"
 
 #include <algorithm>

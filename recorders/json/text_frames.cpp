@@ -1,3 +1,4 @@
+// Opens text in zstd frames that can be read separately.
 #include "text_frames.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads the characters of a document at any offset, for every compression.
 #include "text_in.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Writes the text of a document to a sink, for every compression.
 #include "text_out.hpp"
 
 #include <algorithm>

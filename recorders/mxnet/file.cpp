@@ -1,3 +1,4 @@
+// Reads lists of arrays and of their names.
 #include "file.hpp"
 
 #include <algorithm>

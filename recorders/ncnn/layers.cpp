@@ -1,3 +1,4 @@
+// The weights of ncnn's layers, in the order of each layer's load_model().
 #include "layers.hpp"
 
 #include <algorithm>

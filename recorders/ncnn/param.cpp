@@ -1,3 +1,4 @@
+// Parses the text of .param files.
 #include "param.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Finds arrays in a .bin file.
 #include "weights.hpp"
 
 #include <algorithm>

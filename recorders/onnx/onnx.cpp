@@ -1,3 +1,4 @@
+// Reads the tensors of a model into a Snapshot, and writes them into a model.
 #include "stele/recorders/onnx.hpp"
 
 #include <algorithm>

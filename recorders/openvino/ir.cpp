@@ -1,3 +1,4 @@
+// Finds the constants of an OpenVINO IR in its two files.
 #include "ir.hpp"
 
 #include <algorithm>

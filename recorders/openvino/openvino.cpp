@@ -1,3 +1,4 @@
+// Reads the constants of a model into a Snapshot, and writes them into a model.
 #include "stele/recorders/openvino.hpp"
 
 #include <algorithm>

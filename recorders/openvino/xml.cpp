@@ -1,3 +1,4 @@
+// Reads XML 1.0 in memory, element by element.
 #include "xml.hpp"
 
 #include <algorithm>

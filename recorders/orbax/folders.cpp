@@ -1,3 +1,4 @@
+// Finds the step and the items of a folder.
 #include "folders.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads TensorStore's OCDBT, a B+tree of keys in a folder.
 #include "ocdbt.hpp"
 
 #include <zstd.h>

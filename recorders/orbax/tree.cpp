@@ -1,3 +1,4 @@
+// Reads the tree of an item from its `_METADATA`.
 #include "tree.hpp"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// Values among the objects of a pickle: everything that is not an array.
 #include "values.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads the parts of a checkpoint: the model's parameters and the optimizer's state.
 #include "checkpoint.hpp"
 
 #include <algorithm>

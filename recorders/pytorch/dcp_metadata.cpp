@@ -1,3 +1,4 @@
+// Reads the metadata of a checkpoint of torch.distributed.checkpoint.
 #include "dcp_metadata.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Names, keys and Values of a file's objects that are not tensors.
 #include "objects.hpp"
 
 #include <algorithm>

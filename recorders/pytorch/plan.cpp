@@ -1,3 +1,4 @@
+// Plans the tensors of a file: their forms in the pickle, and their storages.
 #include "plan.hpp"
 
 #include <algorithm>

@@ -10,7 +10,7 @@
 #include "json/json.hpp"
 #include "node_names.hpp"
 #include "objects.hpp"
-#include "open.hpp"
+#include "read.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"

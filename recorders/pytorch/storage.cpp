@@ -1,3 +1,4 @@
+// The storages of a file, and leaves whose elements are in one.
 #include "storage.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The calls that rebuild tensors, read as data.
 #include "tensors.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Builds a flat Snapshot from a file's objects.
 #include "tree.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Writes values as Python's objects into a pickle.
 #include "values.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads and writes one file.
 #include "stele/recorders/safetensors.hpp"
 
 #include <numeric>

@@ -1,3 +1,4 @@
+// Reads and writes several files with an index.
 #include <algorithm>
 #include <cstdio>
 #include <map>

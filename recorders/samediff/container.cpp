@@ -1,3 +1,4 @@
+// The containers: the header of .sdnb files, the names of shards.
 #include "container.hpp"
 
 #include <algorithm>

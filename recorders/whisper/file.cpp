@@ -1,3 +1,4 @@
+// Reads models of whisper.cpp: header, vocabulary, tensors.
 #include "file.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Datasets in chunks, with filters, and datasets without stored bytes.
 #include "chunks.hpp"
 
 #include <zlib.h>

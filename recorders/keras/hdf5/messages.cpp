@@ -1,3 +1,4 @@
+// Reads the messages of object headers.
 #include "messages.hpp"
 
 #include "hdf5.hpp"

@@ -1,0 +1,18 @@
+// The row of the format, and its capabilities.
+#include "stele/recorders/ncnn.hpp"
+
+namespace stele::inline v0::detail {
+
+FormatFamily ncnn_formats() {
+  static const NcnnFormat format;
+  static const FormatFamily::Member members[] = {{&format, {".param"}}};
+  return {.title = "ncnn",
+          .folder = "ncnn",
+          .recorders = "NcnnRecorder",
+          .header = "recorders/ncnn.hpp",
+          .files = "`.param` and its `.bin`",
+          .holds = "parameters: only read",
+          .members = members};
+}
+
+}  // namespace stele::inline v0::detail

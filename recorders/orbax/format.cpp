@@ -1,0 +1,18 @@
+// The row of the format, and its capabilities.
+#include "stele/recorders/orbax.hpp"
+
+namespace stele::inline v0::detail {
+
+FormatFamily orbax_formats() {
+  static const OrbaxFormat format;
+  static const FormatFamily::Member members[] = {{&format, {}}};
+  return {.title = "Orbax",
+          .folder = "orbax",
+          .recorders = "OrbaxRecorder",
+          .header = "recorders/orbax.hpp",
+          .files = "a folder: an item, a step, or several steps",
+          .holds = "parameters, optimizer state and values of JAX's train states: only read",
+          .members = members};
+}
+
+}  // namespace stele::inline v0::detail

@@ -1,0 +1,18 @@
+// The row of the format, and its capabilities.
+#include "stele/recorders/pytorch.hpp"
+
+namespace stele::inline v0::detail {
+
+FormatFamily pytorch_formats() {
+  static const PytorchFormat format;
+  static const FormatFamily::Member members[] = {{&format, {".pt", ".pth", ".ckpt"}}};
+  return {.title = "PyTorch",
+          .folder = "pytorch",
+          .recorders = "PytorchRecorder",
+          .header = "recorders/pytorch.hpp",
+          .files = "`.pt`, `.pth`, `.ckpt`; loads `.bin`, `.pt2`, and folders of distributed checkpoints, too",
+          .holds = "parameters, values, quantized tensors; optimizer state; TorchScript, `.pt2` and folders: only read",
+          .members = members};
+}
+
+}  // namespace stele::inline v0::detail

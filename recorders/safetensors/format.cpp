@@ -1,0 +1,21 @@
+// The row of the format, and its capabilities.
+#include "stele/recorders/safetensors.hpp"
+
+namespace stele::inline v0::detail {
+
+FormatFamily safetensors_formats() {
+  static const SafetensorsFormat file;
+  static const ShardedSafetensorsFormat shards;
+  static const HubFormat hub;  // before the shards: it recognises more of a folder
+  static const FormatFamily::Member members[] = {
+      {&file, {".safetensors"}}, {&hub, {}}, {&shards, {".safetensors.index.json"}}};
+  return {.title = "safetensors",
+          .folder = "safetensors",
+          .recorders = "SafetensorsRecorder, ShardedSafetensorsRecorder, HubRecorder",
+          .header = "recorders/safetensors.hpp",
+          .files = "`.safetensors`; several files with `.safetensors.index.json`; folders of the Hugging Face hub",
+          .holds = "parameters; values and ties as metadata; distributed checkpoints in a folder: only read",
+          .members = members};
+}
+
+}  // namespace stele::inline v0::detail

@@ -1,0 +1,18 @@
+// The row of the format, and its capabilities.
+#include "stele/recorders/tflite.hpp"
+
+namespace stele::inline v0::detail {
+
+FormatFamily tflite_formats() {
+  static const TfliteFormat format;
+  static const FormatFamily::Member members[] = {{&format, {".tflite"}}};
+  return {.title = "TensorFlow Lite",
+          .folder = "tflite",
+          .recorders = "TfliteRecorder",
+          .header = "recorders/tflite.hpp",
+          .files = "`.tflite`",
+          .holds = "parameters: only read",
+          .members = members};
+}
+
+}  // namespace stele::inline v0::detail
