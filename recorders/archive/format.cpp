@@ -1,7 +1,21 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/archive.hpp"
 
-namespace stele::inline v0::detail {
+#include "dl4j/arrays.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& ArchiveFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.values = true,
+                                    .aliases = true,
+                                    .metadata = true,
+                                    .checksums = true,
+                                    .max_rank = 32,
+                                    .holds = detail::samediff::holds};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily archive_formats() {
   static const ArchiveFormat format;
@@ -15,4 +29,5 @@ FormatFamily archive_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -238,16 +238,6 @@ Status File::check_tags(const LoadOptions& options, Meter& meter) {
 
 }  // namespace detail::archive
 
-const Capabilities& ArchiveFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.values = true,
-                                    .aliases = true,
-                                    .metadata = true,
-                                    .checksums = true,
-                                    .max_rank = 32,
-                                    .holds = detail::samediff::holds};
-  return can;
-}
-
 bool ArchiveFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
   const auto first = detail::zip::first_name(head);
   // Archives store entries in folders, except tags.txt. DL4J's SDZ files contain `model`, or shards of it.

@@ -1,7 +1,34 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/burn.hpp"
 
-namespace stele::inline v0::detail {
+#include "types.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& BurnFormat::capabilities() const noexcept {
+  static constexpr auto keeps = [](std::string_view key) { return key.starts_with("burn."); };
+  static constexpr Capabilities named{.nesting = true,
+                                      .values = true,
+                                      .ids = true,
+                                      .metadata = true,
+                                      .constants = true,
+                                      .holds = detail::burn::holds,
+                                      .keeps = keeps};
+  return named;
+}
+
+const Capabilities& BurnpackFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{
+      .values = true,
+      .aliases = true,
+      .ids = true,
+      .metadata = true,
+      .holds = detail::burn::holds,
+      .keeps = [](std::string_view key) { return key == detail::burn::dtype_note || key == detail::burn::shape_note; }};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily burn_formats() {
   static const BurnFormat mpk({.encoding = BurnEncoding::mpk});
@@ -23,4 +50,5 @@ FormatFamily burn_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -1,7 +1,15 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/caffe.hpp"
 
-namespace stele::inline v0::detail {
+namespace stele::inline v0 {
+
+const Capabilities& CaffeFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.max_rank = 32,
+                                    .holds = [](DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily caffe_formats() {
   static const CaffeFormat format;
@@ -15,4 +23,5 @@ FormatFamily caffe_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -12,12 +12,6 @@ namespace stele::inline v0 {
 
 namespace caffe = detail::caffe;
 
-const Capabilities& CaffeFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.max_rank = 32,
-                                    .holds = [](DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }};
-  return can;
-}
-
 bool CaffeFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   return caffe::is_network(head, size);
 }

@@ -1,7 +1,14 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/coreml.hpp"
 
-namespace stele::inline v0::detail {
+namespace stele::inline v0 {
+
+const Capabilities& CoremlFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.values = true};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily coreml_formats() {
   static const CoremlFormat format;
@@ -15,4 +22,5 @@ FormatFamily coreml_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -42,11 +42,6 @@ Result<std::string> model_path(const Bundle& package) {
 
 }  // namespace
 
-const Capabilities& CoremlFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.values = true};
-  return can;
-}
-
 bool CoremlFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   return is_weights(head, size) || is_model(head, size);
 }

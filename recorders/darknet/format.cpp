@@ -1,7 +1,14 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/darknet.hpp"
 
-namespace stele::inline v0::detail {
+namespace stele::inline v0 {
+
+const Capabilities& DarknetFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.metadata = true, .holds = [](DType dtype) { return dtype == DType::f32; }};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily darknet_formats() {
   static const DarknetFormat format;
@@ -15,4 +22,5 @@ FormatFamily darknet_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -192,11 +192,6 @@ class DarknetReader {
 
 namespace darknet = detail::darknet;
 
-const Capabilities& DarknetFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.metadata = true, .holds = [](DType dtype) { return dtype == DType::f32; }};
-  return can;
-}
-
 bool DarknetFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   // There is no magic number: the bytes must be a version that a program wrote, and whole numbers must follow.
   if (head.size() < 20) return false;

@@ -1,7 +1,22 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/executorch.hpp"
 
-namespace stele::inline v0::detail {
+#include "file.hpp"
+
+namespace stele::inline v0 {
+namespace {
+
+constexpr Capabilities executorch_abilities{.max_rank = detail::executorch::max_rank, .holds = [](DType dtype) {
+                                              return detail::executorch::type_of(dtype) != nullptr;
+                                            }};
+
+}  // namespace
+
+const Capabilities& PtdFormat::capabilities() const noexcept { return executorch_abilities; }
+
+const Capabilities& PteFormat::capabilities() const noexcept { return executorch_abilities; }
+
+namespace detail {
 
 FormatFamily executorch_formats() {
   static const PtdFormat ptd;
@@ -16,4 +31,5 @@ FormatFamily executorch_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

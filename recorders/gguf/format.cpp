@@ -1,7 +1,23 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/gguf.hpp"
 
-namespace stele::inline v0::detail {
+#include "encodings/gguf/file.hpp"
+#include "encodings/gguf/types.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& GgufFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{
+      .values = true,
+      .aliases = true,
+      .metadata = true,
+      .properties = true,
+      .max_rank = detail::gguf::max_rank,
+      .holds = [](DType dtype) { return detail::gguf::type_of(dtype) != detail::gguf::no_type; }};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily gguf_formats() {
   static const GgufFormat format;
@@ -15,4 +31,5 @@ FormatFamily gguf_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -174,19 +174,7 @@ class GgufReader {
   std::map<std::string, std::size_t> known_;  // indexes in the first file's pairs; filled if another file has pairs
 };
 
-bool holds(DType dtype) { return gguf::type_of(dtype) != gguf::no_type; }
-
 }  // namespace
-
-const Capabilities& GgufFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.values = true,
-                                    .aliases = true,
-                                    .metadata = true,
-                                    .properties = true,
-                                    .max_rank = gguf::max_rank,
-                                    .holds = holds};
-  return can;
-}
 
 bool GgufFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
   return head.size() >= 4 && std::memcmp(head.data(), "GGUF", 4) == 0;

@@ -1,7 +1,25 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/json.hpp"
 
-namespace stele::inline v0::detail {
+namespace stele::inline v0 {
+
+const Capabilities& JsonFormat::capabilities() const noexcept {
+  static constexpr Capabilities plain{.nesting = true,
+                                      .values = true,
+                                      .aliases = true,
+                                      .ids = true,
+                                      .annotations = true,
+                                      .metadata = true,
+                                      .holds = [](DType dtype) { return is_known(dtype) && bits(dtype) != 0; }};
+  static constexpr Capabilities checked = [] {
+    Capabilities all = plain;
+    all.checksums = true;
+    return all;
+  }();
+  return options_.encoding == JsonEncoding::plain ? plain : checked;
+}
+
+namespace detail {
 
 FormatFamily json_formats() {
   static const JsonFormat plain({.encoding = JsonEncoding::plain});
@@ -17,4 +35,5 @@ FormatFamily json_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -14,8 +14,6 @@ namespace json = detail::json;
 
 namespace {
 
-bool holds(DType dtype) { return is_known(dtype) && bits(dtype) != 0; }
-
 /// Returns true if the text can be the beginning of a document of this format.
 bool is_document(std::string_view text) {
   const auto skip = [&](std::string_view token) {
@@ -49,22 +47,6 @@ std::string_view JsonFormat::extension() const noexcept {
   return options_.encoding == JsonEncoding::plain  ? ".json"
          : options_.encoding == JsonEncoding::gzip ? ".json.gz"
                                                    : ".json.zst";
-}
-
-const Capabilities& JsonFormat::capabilities() const noexcept {
-  static constexpr Capabilities plain{.nesting = true,
-                                      .values = true,
-                                      .aliases = true,
-                                      .ids = true,
-                                      .annotations = true,
-                                      .metadata = true,
-                                      .holds = holds};
-  static constexpr Capabilities checked = [] {
-    Capabilities all = plain;
-    all.checksums = true;
-    return all;
-  }();
-  return options_.encoding == JsonEncoding::plain ? plain : checked;
 }
 
 bool JsonFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {

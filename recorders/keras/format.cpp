@@ -1,7 +1,34 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/keras.hpp"
 
-namespace stele::inline v0::detail {
+#include "hdf5/hdf5.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& Hdf5Format::capabilities() const noexcept {
+  static constexpr Capabilities can{.values = true,
+                                    .aliases = true,
+                                    .metadata = true,
+                                    .properties = true,
+                                    .composites = true,
+                                    .max_rank = detail::hdf5::max_rank,
+                                    .holds = detail::hdf5::holds};
+  return can;
+}
+
+const Capabilities& KerasFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.values = true,
+                                    .aliases = true,
+                                    .metadata = true,
+                                    .properties = true,
+                                    .composites = true,
+                                    .checksums = true,
+                                    .max_rank = detail::hdf5::max_rank,
+                                    .holds = detail::hdf5::holds};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily keras_formats() {
   static const KerasFormat model;
@@ -16,4 +43,5 @@ FormatFamily keras_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

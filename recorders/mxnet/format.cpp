@@ -1,7 +1,19 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/mxnet.hpp"
 
-namespace stele::inline v0::detail {
+#include "file.hpp"
+#include "mxnet.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& MxnetFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.max_rank = detail::mxnet::max_rank,
+                                    .holds = [](DType dtype) { return detail::mxnet::code_of(dtype) >= 0; },
+                                    .keeps = [](std::string_view key) { return key == detail::mxnet::prefix_note; }};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily mxnet_formats() {
   static const MxnetFormat format;
@@ -15,4 +27,5 @@ FormatFamily mxnet_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -1,7 +1,14 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/ncnn.hpp"
 
-namespace stele::inline v0::detail {
+namespace stele::inline v0 {
+
+const Capabilities& NcnnFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily ncnn_formats() {
   static const NcnnFormat format;
@@ -15,4 +22,5 @@ FormatFamily ncnn_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

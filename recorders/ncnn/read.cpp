@@ -133,11 +133,6 @@ class NcnnReader {
 
 }  // namespace
 
-const Capabilities& NcnnFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{};
-  return can;
-}
-
 bool NcnnFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   return ncnn::is_param(text) || ncnn::is_binary_param(text) || ncnn::has_tag(text);

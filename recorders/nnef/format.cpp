@@ -129,5 +129,4 @@ FormatFamily nnef_formats() {
 }
 
 }  // namespace detail
-
 }  // namespace stele::inline v0

@@ -1,7 +1,28 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/numpy.hpp"
 
-namespace stele::inline v0::detail {
+#include "arrays.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& NpzFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{
+      .values = true,
+      .aliases = true,
+      .metadata = true,
+      .composites = true,
+      .checksums = true,
+      .max_rank = detail::numpy::max_rank,
+      .holds = [](DType dtype) { return detail::numpy::has(dtype) || detail::numpy::is_void(dtype); }};
+  return can;
+}
+
+const Capabilities& NpyFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.max_rank = detail::numpy::max_rank, .holds = detail::numpy::has};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily numpy_formats() {
   static const NpzFormat npz;
@@ -16,4 +37,5 @@ FormatFamily numpy_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -1,7 +1,14 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/orbax.hpp"
 
-namespace stele::inline v0::detail {
+namespace stele::inline v0 {
+
+const Capabilities& OrbaxFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.nesting = true, .values = true, .metadata = true};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily orbax_formats() {
   static const OrbaxFormat format;
@@ -15,4 +22,5 @@ FormatFamily orbax_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -347,11 +347,6 @@ class Reader {
 }  // namespace
 }  // namespace detail::orbax
 
-const Capabilities& OrbaxFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.nesting = true, .values = true, .metadata = true};
-  return can;
-}
-
 bool OrbaxFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
   const std::span<const unsigned char> magic(detail::ocdbt::manifest_magic);
   if (head.size() >= magic.size() && std::memcmp(head.data(), magic.data(), magic.size()) == 0) return true;

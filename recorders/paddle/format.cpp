@@ -85,5 +85,4 @@ FormatFamily paddle_formats() {
 }
 
 }  // namespace detail
-
 }  // namespace stele::inline v0

@@ -1,7 +1,16 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/pickle.hpp"
 
-namespace stele::inline v0::detail {
+#include "encodings/npy/header.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& PickleFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.values = true, .holds = detail::numpy::has};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily pickle_formats() {
   static const PickleFormat format;
@@ -16,4 +25,5 @@ FormatFamily pickle_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

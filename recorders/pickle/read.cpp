@@ -341,11 +341,6 @@ class Tree {
 }  // namespace
 }  // namespace detail::numpy_pickle
 
-const Capabilities& PickleFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.values = true, .holds = detail::numpy::has};
-  return can;
-}
-
 bool PickleFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
   if (!detail::pickle::protocol(head)) return false;
   std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());

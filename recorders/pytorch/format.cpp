@@ -1,7 +1,23 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/pytorch.hpp"
 
-namespace stele::inline v0::detail {
+#include "plan.hpp"
+#include "stele/quantize.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& PytorchFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.values = true,
+                                    .aliases = true,
+                                    .metadata = true,
+                                    .composites = true,
+                                    .checksums = true,
+                                    .holds = detail::pytorch::holds,
+                                    .keeps = [](std::string_view key) { return key == quantization_key; }};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily pytorch_formats() {
   static const PytorchFormat format;
@@ -15,4 +31,5 @@ FormatFamily pytorch_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -1,7 +1,21 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/safetensors.hpp"
 
-namespace stele::inline v0::detail {
+#include "encodings/safetensors/file.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& SafetensorsFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{
+      .values = true, .aliases = true, .metadata = true, .composites = true, .holds = detail::safetensors::holds};
+  return can;
+}
+
+const Capabilities& ShardedSafetensorsFormat::capabilities() const noexcept {
+  return SafetensorsFormat().capabilities();
+}
+
+namespace detail {
 
 FormatFamily safetensors_formats() {
   static const SafetensorsFormat file;
@@ -18,4 +32,5 @@ FormatFamily safetensors_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

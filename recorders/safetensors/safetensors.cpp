@@ -17,12 +17,6 @@
 
 namespace stele::inline v0 {
 
-const Capabilities& SafetensorsFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{
-      .values = true, .aliases = true, .metadata = true, .composites = true, .holds = detail::safetensors::holds};
-  return can;
-}
-
 bool SafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   if (head.size() < 9) return false;
   const auto n = detail::load_le<std::uint64_t>(head.data());

@@ -172,10 +172,6 @@ Status ShardedSafetensorsFormat::may_replace(const Bundle& folder) const {
   return {};
 }
 
-const Capabilities& ShardedSafetensorsFormat::capabilities() const noexcept {
-  return SafetensorsFormat().capabilities();
-}
-
 bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
   return detail::is_shard_index(head) && !detail::lists_pickles(head);
 }

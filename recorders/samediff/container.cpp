@@ -49,12 +49,6 @@ std::string_view SameDiffFormat::extension() const noexcept {
                                                         : ".fb";
 }
 
-const Capabilities& SameDiffFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{
-      .values = true, .aliases = true, .metadata = true, .max_rank = 32, .holds = detail::samediff::holds};
-  return can;
-}
-
 bool SameDiffFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   if (options_.container == SameDiffContainer::by_name) {
     const auto is = [&](SameDiffContainer one) { return SameDiffFormat({.container = one}).recognises(head, size); };

@@ -1,7 +1,17 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/samediff.hpp"
 
-namespace stele::inline v0::detail {
+#include "dl4j/arrays.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& SameDiffFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{
+      .values = true, .aliases = true, .metadata = true, .max_rank = 32, .holds = detail::samediff::holds};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily samediff_formats() {
   static const SameDiffFormat fb({.container = SameDiffContainer::fb});
@@ -17,4 +27,5 @@ FormatFamily samediff_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -1,7 +1,23 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/binary.hpp"
 
-namespace stele::inline v0::detail {
+namespace stele::inline v0 {
+
+const Capabilities& SteleFormat::capabilities() const noexcept {
+  static constexpr Capabilities all{.nesting = true,
+                                    .values = true,
+                                    .aliases = true,
+                                    .ids = true,
+                                    .type_names = true,
+                                    .annotations = true,
+                                    .metadata = true,
+                                    .composites = true,
+                                    .checksums = true,
+                                    .holds = [](DType dtype) { return is_known(dtype); }};
+  return all;
+}
+
+namespace detail {
 
 FormatFamily stele_formats() {
   static const SteleFormat format;
@@ -15,4 +31,5 @@ FormatFamily stele_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

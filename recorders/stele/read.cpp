@@ -434,23 +434,7 @@ class SteleReader {
   std::uint32_t entries_seen_ = 0;
 };
 
-bool holds(DType dtype) { return is_known(dtype); }
-
 }  // namespace
-
-const Capabilities& SteleFormat::capabilities() const noexcept {
-  static constexpr Capabilities all{.nesting = true,
-                                    .values = true,
-                                    .aliases = true,
-                                    .ids = true,
-                                    .type_names = true,
-                                    .annotations = true,
-                                    .metadata = true,
-                                    .composites = true,
-                                    .checksums = true,
-                                    .holds = holds};
-  return all;
-}
 
 bool SteleFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
   return head.size() >= sizeof format::magic && std::memcmp(head.data(), format::magic, sizeof format::magic) == 0;

@@ -1,7 +1,16 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/tensorflow.hpp"
 
-namespace stele::inline v0::detail {
+#include "encodings/tensor_bundle/bundle.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& TensorBundleFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.checksums = true, .holds = detail::tensorflow::holds};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily tensorflow_formats() {
   static const TensorBundleFormat format;
@@ -17,4 +26,5 @@ FormatFamily tensorflow_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

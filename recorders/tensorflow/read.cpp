@@ -98,11 +98,6 @@ Result<Checkpoint> open_all(SourcePtr source, const LoadOptions& options, Tensor
 
 }  // namespace
 
-const Capabilities& TensorBundleFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.checksums = true, .holds = holds};
-  return can;
-}
-
 bool TensorBundleFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   // The first entry of the table has an empty key, and a BundleHeaderProto as its value. Snappy puts the length of the
   // block and a literal's tag before the entry.

@@ -1,7 +1,9 @@
-// The row of the format, and its capabilities.
+// The row of the format.
 #include "stele/recorders/tflite.hpp"
 
-namespace stele::inline v0::detail {
+namespace stele::inline v0 {
+
+namespace detail {
 
 FormatFamily tflite_formats() {
   static const TfliteFormat format;
@@ -15,4 +17,5 @@ FormatFamily tflite_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

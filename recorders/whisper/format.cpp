@@ -1,7 +1,16 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/whisper.hpp"
 
-namespace stele::inline v0::detail {
+#include "file.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& WhisperFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.properties = true, .max_rank = detail::ggml::max_rank};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily whisper_formats() {
   static const WhisperFormat format;
@@ -15,4 +24,5 @@ FormatFamily whisper_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0

@@ -54,11 +54,6 @@ Result<Snapshot> open_whisper(const SourcePtr& source, const Limits& limits) {
 
 }  // namespace
 
-const Capabilities& WhisperFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.properties = true, .max_rank = ggml::max_rank};
-  return can;
-}
-
 bool WhisperFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
   return ggml::is_legacy({reinterpret_cast<const char*>(head.data()), head.size()});
 }

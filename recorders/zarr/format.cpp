@@ -1,7 +1,28 @@
 // The row of the format, and its capabilities.
 #include "stele/recorders/zarr.hpp"
 
-namespace stele::inline v0::detail {
+#include "encodings/zarr/metadata.hpp"
+#include "zarr.hpp"
+
+namespace stele::inline v0 {
+
+const Capabilities& ZarrFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.values = true,
+                                    .aliases = true,
+                                    .metadata = true,
+                                    .properties = true,
+                                    .composites = true,
+                                    .max_rank = detail::zarr::max_rank,
+                                    .holds = [](DType dtype) { return detail::zarr::type_of(dtype) != nullptr; },
+                                    .keeps =
+                                        [](std::string_view key) {
+                                          return key == detail::zarr::attributes_note ||
+                                                 key == detail::zarr::dimensions_note;
+                                        }};
+  return can;
+}
+
+namespace detail {
 
 FormatFamily zarr_formats() {
   static const ZarrFormat format;
@@ -15,4 +36,5 @@ FormatFamily zarr_formats() {
           .members = members};
 }
 
-}  // namespace stele::inline v0::detail
+}  // namespace detail
+}  // namespace stele::inline v0
