@@ -1,5 +1,5 @@
 // The row of the format, and its capabilities.
-#include "stele/recorders/caffe.hpp"
+#include "stele/recorders/read_only.hpp"
 
 namespace stele::inline v0 {
 
@@ -17,7 +17,7 @@ FormatFamily caffe_formats() {
   return {.title = "Caffe",
           .folder = "caffe",
           .recorders = "CaffeRecorder",
-          .header = "recorders/caffe.hpp",
+          .header = "recorders/read_only.hpp",
           .files = "`.caffemodel`",
           .holds = "parameters: only read",
           .members = members};

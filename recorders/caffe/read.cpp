@@ -5,7 +5,7 @@
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/tensor_index.hpp"
-#include "stele/recorders/caffe.hpp"
+#include "stele/recorders/read_only.hpp"
 #include "stele/sink.hpp"
 
 namespace stele::inline v0 {
@@ -29,10 +29,6 @@ Result<Snapshot> CaffeFormat::open(SourcePtr source, const OpenContext& context)
   if (contents.gradients) builder.data().left_out.emplace_back("gradients");
   builder.keep(std::move(source));
   return detail::in_host_order(builder.finish());
-}
-
-Status CaffeFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
-  return Error(Errc::unsupported, "files of the format caffe are only read, not written").file(sink.name());
 }
 
 }  // namespace stele::inline v0

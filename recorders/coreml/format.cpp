@@ -1,5 +1,5 @@
 // The row of the format, and its capabilities.
-#include "stele/recorders/coreml.hpp"
+#include "stele/recorders/read_only.hpp"
 
 namespace stele::inline v0 {
 
@@ -16,7 +16,7 @@ FormatFamily coreml_formats() {
   return {.title = "Core ML",
           .folder = "coreml",
           .recorders = "CoremlRecorder",
-          .header = "recorders/coreml.hpp",
+          .header = "recorders/read_only.hpp",
           .files = "a folder `.mlpackage`; `.mlmodel`; its `weight.bin`",
           .holds = "parameters: only read",
           .members = members};

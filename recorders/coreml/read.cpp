@@ -1,5 +1,5 @@
 // Reads the constants of a package, a model or a file of weights into a Snapshot.
-#include "stele/recorders/coreml.hpp"
+#include "stele/recorders/read_only.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -91,10 +91,6 @@ Result<Snapshot> CoremlFormat::open(SourcePtr source, const OpenContext& context
                                               [](std::string_view name) { return name.ends_with(".mlmodel"); }));
   }
   return detail::composites::joined(all, tensors.scaled);
-}
-
-Status CoremlFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
-  return Error(Errc::unsupported, "files of the format coreml are only read, not written").file(sink.name());
 }
 
 }  // namespace stele::inline v0

@@ -1,5 +1,5 @@
 // The row of the format, and its capabilities.
-#include "stele/recorders/darknet.hpp"
+#include "stele/recorders/read_only.hpp"
 
 namespace stele::inline v0 {
 
@@ -16,7 +16,7 @@ FormatFamily darknet_formats() {
   return {.title = "Darknet",
           .folder = "darknet",
           .recorders = "DarknetRecorder",
-          .header = "recorders/darknet.hpp",
+          .header = "recorders/read_only.hpp",
           .files = "`.weights` with its `.cfg`",
           .holds = "parameters: only read",
           .members = members};

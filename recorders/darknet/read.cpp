@@ -14,7 +14,7 @@
 #include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
-#include "stele/recorders/darknet.hpp"
+#include "stele/recorders/read_only.hpp"
 #include "stele/sink.hpp"
 
 namespace stele::inline v0 {
@@ -208,10 +208,6 @@ Result<Snapshot> DarknetFormat::open(SourcePtr source, const OpenContext& contex
   const std::string name = source->name();
   auto opened = darknet::DarknetReader(std::move(source), options_.cfg, context.options().limits).run();
   return detail::in_host_order(detail::in_file(std::move(opened), name));
-}
-
-Status DarknetFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
-  return Error(Errc::unsupported, "files of the format darknet are only read, not written").file(sink.name());
 }
 
 }  // namespace stele::inline v0

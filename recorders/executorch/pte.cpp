@@ -208,8 +208,4 @@ Result<Snapshot> PteFormat::open(SourcePtr source, const OpenContext& context) c
   return PteReader(source, size, base, context.options().limits).run();
 }
 
-Status PteFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
-  return Error(Errc::unsupported, "files of the format pte are only read, not written").file(sink.name());
-}
-
 }  // namespace stele::inline v0

@@ -1,5 +1,5 @@
 // The row of the format, and its capabilities.
-#include "stele/recorders/ncnn.hpp"
+#include "stele/recorders/read_only.hpp"
 
 namespace stele::inline v0 {
 
@@ -16,7 +16,7 @@ FormatFamily ncnn_formats() {
   return {.title = "ncnn",
           .folder = "ncnn",
           .recorders = "NcnnRecorder",
-          .header = "recorders/ncnn.hpp",
+          .header = "recorders/read_only.hpp",
           .files = "`.param` and its `.bin`",
           .holds = "parameters: only read",
           .members = members};

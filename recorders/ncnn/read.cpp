@@ -14,7 +14,7 @@
 #include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 #include "stele/bytes.hpp"
-#include "stele/recorders/ncnn.hpp"
+#include "stele/recorders/read_only.hpp"
 #include "weights.hpp"
 
 namespace stele::inline v0 {
@@ -140,10 +140,6 @@ bool NcnnFormat::recognises(std::span<const std::byte> head, std::uint64_t /*siz
 
 Result<Snapshot> NcnnFormat::open(SourcePtr source, const OpenContext& context) const {
   return detail::in_host_order(NcnnReader(std::move(source), context.options().limits).run());
-}
-
-Status NcnnFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
-  return Error(Errc::unsupported, "files of the format ncnn are only read, not written").file(sink.name());
 }
 
 }  // namespace stele::inline v0

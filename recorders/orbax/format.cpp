@@ -1,5 +1,5 @@
 // The row of the format, and its capabilities.
-#include "stele/recorders/orbax.hpp"
+#include "stele/recorders/read_only.hpp"
 
 namespace stele::inline v0 {
 
@@ -16,7 +16,7 @@ FormatFamily orbax_formats() {
   return {.title = "Orbax",
           .folder = "orbax",
           .recorders = "OrbaxRecorder",
-          .header = "recorders/orbax.hpp",
+          .header = "recorders/read_only.hpp",
           .files = "a folder: an item, a step, or several steps",
           .holds = "parameters, optimizer state and values of JAX's train states: only read",
           .members = members};

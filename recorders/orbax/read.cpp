@@ -27,7 +27,7 @@
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/precision/convert.hpp"
-#include "stele/recorders/orbax.hpp"
+#include "stele/recorders/read_only.hpp"
 #include "tree.hpp"
 
 namespace stele::inline v0 {
@@ -387,10 +387,6 @@ Result<Report> OrbaxFormat::verify(SourcePtr source, const OpenContext& context)
   STELE_TRY_ASSIGN(Report report, detail::verify_leaves(snapshot, context.options()));
   detail::add_unchecked_contents(report);
   return report;
-}
-
-Status OrbaxFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
-  return Error(Errc::unsupported, "files of the format orbax are only read, not written").file(sink.name());
 }
 
 }  // namespace stele::inline v0

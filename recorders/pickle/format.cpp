@@ -1,5 +1,5 @@
 // The row of the format, and its capabilities.
-#include "stele/recorders/pickle.hpp"
+#include "stele/recorders/read_only.hpp"
 
 #include "encodings/npy/header.hpp"
 
@@ -19,7 +19,7 @@ FormatFamily pickle_formats() {
   return {.title = "Pickles of NumPy arrays",
           .folder = "pickle",
           .recorders = "PickleRecorder",
-          .header = "recorders/pickle.hpp",
+          .header = "recorders/read_only.hpp",
           .files = "Paddle's `.pdparams`, `.pdopt`; `.pkl`; read only",
           .holds = "parameters, values",
           .members = members};

@@ -18,7 +18,7 @@
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/layout.hpp"
-#include "stele/recorders/pickle.hpp"
+#include "stele/recorders/read_only.hpp"
 #include "values.hpp"
 
 namespace stele::inline v0 {
@@ -372,10 +372,6 @@ Result<Snapshot> PickleFormat::open(SourcePtr source, const OpenContext& context
     if (alone.empty()) alone = "tensor";
     return detail::numpy_pickle::Tree(std::move(source), objects, memory, std::move(alone)).run();
   });
-}
-
-Status PickleFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
-  return Error(Errc::unsupported, "files of the format pickle are only read, not written").file(sink.name());
 }
 
 }  // namespace stele::inline v0

@@ -143,10 +143,6 @@ Result<Checkpoint> TensorBundleFormat::open_checkpoint(SourcePtr source, const O
   return open_all(std::move(source), context.options(), options_.names, true);
 }
 
-Status TensorBundleFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
-  return Error(Errc::unsupported, "files of the format tensor-bundle are only read, not written").file(sink.name());
-}
-
 Result<Checkpoint> detail::open_checkpoint(const TensorBundleFormat& format, const Input& from,
                                            const LoadOptions& options) {
   return detail::guarded([&]() -> Result<Checkpoint> {

@@ -1,5 +1,5 @@
 // The row of the format.
-#include "stele/recorders/tflite.hpp"
+#include "stele/recorders/read_only.hpp"
 
 namespace stele::inline v0 {
 
@@ -11,7 +11,7 @@ FormatFamily tflite_formats() {
   return {.title = "TensorFlow Lite",
           .folder = "tflite",
           .recorders = "TfliteRecorder",
-          .header = "recorders/tflite.hpp",
+          .header = "recorders/read_only.hpp",
           .files = "`.tflite`",
           .holds = "parameters: only read",
           .members = members};

@@ -21,7 +21,7 @@
 #include "snapshot/unreadable.hpp"
 #include "stele/detail/codes.hpp"
 #include "stele/quantize.hpp"
-#include "stele/recorders/tflite.hpp"
+#include "stele/recorders/read_only.hpp"
 
 namespace stele::inline v0 {
 namespace detail::tflite {
@@ -393,10 +393,6 @@ bool TfliteFormat::recognises(std::span<const std::byte> head, std::uint64_t /*s
 
 Result<Snapshot> TfliteFormat::open(SourcePtr source, const OpenContext& context) const {
   return detail::in_host_order(detail::tflite::Reader(source, context.options().limits).run());
-}
-
-Status TfliteFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
-  return Error(Errc::unsupported, "files of the format tflite are only read, not written").file(sink.name());
 }
 
 }  // namespace stele::inline v0

@@ -1,5 +1,5 @@
 // The row of the format, and its capabilities.
-#include "stele/recorders/whisper.hpp"
+#include "stele/recorders/read_only.hpp"
 
 #include "file.hpp"
 
@@ -18,7 +18,7 @@ FormatFamily whisper_formats() {
   return {.title = "whisper.cpp",
           .folder = "whisper",
           .recorders = "WhisperRecorder",
-          .header = "recorders/whisper.hpp",
+          .header = "recorders/read_only.hpp",
           .files = "`ggml-*.bin`",
           .holds = "parameters: only read",
           .members = members};

@@ -8,7 +8,7 @@
 #include "passes/byte_order.hpp"
 #include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
-#include "stele/recorders/whisper.hpp"
+#include "stele/recorders/read_only.hpp"
 
 namespace stele::inline v0 {
 namespace {
@@ -60,10 +60,6 @@ bool WhisperFormat::recognises(std::span<const std::byte> head, std::uint64_t /*
 
 Result<Snapshot> WhisperFormat::open(SourcePtr source, const OpenContext& context) const {
   return detail::in_host_order(detail::in_file(open_whisper(source, context.options().limits), source->name()));
-}
-
-Status WhisperFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
-  return Error(Errc::unsupported, "files of the format whisper are only read, not written").file(sink.name());
 }
 
 }  // namespace stele::inline v0
