@@ -33,6 +33,7 @@
 #include "snapshot/unreadable.hpp"
 #include "stele/expansion.hpp"
 #include "stele/format.hpp"
+#include "stele/read_only.hpp"
 #include "stele/schema.hpp"
 
 namespace stele::inline v0 {
@@ -351,10 +352,13 @@ Status check_delta_fits(const Format& format, const PrecisionSpec& precision) {
       .hint("apply it to its base first");
 }
 
-Status check_writes(const Format& format, std::string_view file) {
-  if (format.writes()) return {};
+Error only_read(const Format& format, std::string_view file) {
   return Error(Errc::unsupported, "files of the format " + std::string(format.name()) + " are only read, not written")
       .file(file);
+}
+
+Status check_writes(const Format& format, std::string_view file) {
+  return format.writes() ? Status() : only_read(format, file);
 }
 
 Error wrong_kind(bool folder, const std::string& name) {
@@ -623,6 +627,10 @@ Status load_fresh(Reader reader, const Input& from, const TypeInfo& type, void* 
 }
 
 }  // namespace detail
+
+Status ReadOnlyFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
+  return detail::only_read(*this, sink.name());
+}
 
 const LoadOptions& default_load_options() noexcept {
   static const LoadOptions options;

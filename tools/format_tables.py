@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the tables of formats in README.md and docs/ from recorders/*/formats.cpp, as `stele formats --json` lists them.
+"""Make the tables of formats in README.md and docs/ from recorders/*/format.cpp, as `stele formats --json` lists them.
 
     format_tables.py STELE           writes the tables
     format_tables.py STELE --check   fails if a page is not up to date

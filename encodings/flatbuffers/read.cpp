@@ -1,3 +1,4 @@
+// Reads tables, vectors and strings of a FlatBuffer in a source.
 #include <utility>
 
 #include "flatbuffers.hpp"

@@ -1,3 +1,4 @@
+// Reads the header of one GGUF file.
 #include "file.hpp"
 
 #include <algorithm>

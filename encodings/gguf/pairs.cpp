@@ -1,3 +1,4 @@
+// Reads and writes the key-value pairs of GGUF files.
 #include "pairs.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The numbers and names of GGUF's types.
 #include "types.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Compresses data for gzip files and zip entries.
 #include "deflate.hpp"
 
 #include <algorithm>

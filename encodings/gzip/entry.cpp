@@ -1,3 +1,4 @@
+// An archive's entry as a Source.
 #include "entry.hpp"
 
 #include <algorithm>

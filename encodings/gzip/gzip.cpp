@@ -1,3 +1,4 @@
+// Recognizes gzip files, and computes the CRC-32 of zip and gzip.
 #include "gzip.hpp"
 
 #include <algorithm>

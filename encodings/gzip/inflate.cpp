@@ -1,3 +1,4 @@
+// Inflates a zip entry or a gzip file's members (RFC 1951).
 #include "inflate.hpp"
 
 #include <algorithm>

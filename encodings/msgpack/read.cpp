@@ -1,3 +1,4 @@
+// Reads MessagePack token by token.
 #include <bit>
 #include <utility>
 

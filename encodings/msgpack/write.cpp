@@ -1,3 +1,4 @@
+// Writes MessagePack tokens.
 #include <algorithm>
 #include <bit>
 

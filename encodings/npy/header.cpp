@@ -1,3 +1,4 @@
+// Reads and writes the header of one NumPy array.
 #include "header.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The numbers of ONNX's messages and dtypes.
 #include "fields.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Finds the tensors and the metadata of an ONNX model.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -1,3 +1,4 @@
+// Tensor elements that are stored as packed varints.
 #include "varints.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Operations that fill lists, tuples, dicts and sets.
 #include "encodings/pickle/machine.hpp"
 
 namespace stele::inline v0::detail::pickle {

@@ -1,3 +1,4 @@
+// The objects of a pickle, after its operations have run.
 #include <bit>
 
 #include "encodings/pickle/pickle.hpp"

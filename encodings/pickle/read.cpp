@@ -1,3 +1,4 @@
+// Runs the operations of a pickle, which make its objects.
 #include <bit>
 
 #include "encodings/pickle/machine.hpp"

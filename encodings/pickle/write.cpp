@@ -1,3 +1,4 @@
+// Writes the operations of a pickle.
 #include <bit>
 #include <utility>
 

@@ -1,3 +1,4 @@
+// Reads the fields of messages in a source, forward.
 #include "fields.hpp"
 
 #include <algorithm>

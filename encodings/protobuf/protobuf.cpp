@@ -1,3 +1,4 @@
+// Reads and writes the fields of messages in memory.
 #include "protobuf.hpp"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// Plans a safetensors file: its header, and the places of its tensors.
 #include <algorithm>
 
 #include "base/name_order.hpp"

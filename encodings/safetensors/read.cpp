@@ -1,3 +1,4 @@
+// Reads the header of a safetensors file.
 #include <algorithm>
 #include <deque>
 #include <memory_resource>

@@ -1,3 +1,4 @@
+// Reads LevelDB's sorted tables, and expands Snappy.
 #include "table.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads the headers of an archive in one pass.
 #include "headers.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads the index of a checkpoint, and provides its entries as leaves.
 #include "bundle.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads integers of 2 or 4 bits as integers of 8 bits.
 #include "narrow.hpp"
 
 #include <algorithm>

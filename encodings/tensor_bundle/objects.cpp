@@ -1,3 +1,4 @@
+// Reads the graph of objects in a checkpoint of TensorFlow 2.
 #include "objects.hpp"
 
 #include <algorithm>

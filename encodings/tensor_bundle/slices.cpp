@@ -1,3 +1,4 @@
+// The keys of the slices of partitioned variables.
 #include "slices.hpp"
 
 #include <algorithm>

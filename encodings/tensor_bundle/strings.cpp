@@ -1,3 +1,4 @@
+// Reads string tensors of a checkpoint as values.
 #include "strings.hpp"
 
 #include <algorithm>

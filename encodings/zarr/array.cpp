@@ -1,3 +1,4 @@
+// The elements of zarr arrays as leaves, whose chunks are decoded when they are read.
 #include "encodings/zarr/array.hpp"
 
 #include <algorithm>

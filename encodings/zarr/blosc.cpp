@@ -1,3 +1,4 @@
+// Decodes frames of Blosc 1.
 #include "encodings/zarr/blosc.hpp"
 
 #include <zlib.h>

@@ -1,3 +1,4 @@
+// Writes the document and the chunks of an array of zarr v3.
 #include "encodings/zarr/chunk_writer.hpp"
 
 #include <zstd.h>

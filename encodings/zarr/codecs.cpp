@@ -1,3 +1,4 @@
+// The codecs of zarr that convert bytes to bytes.
 #include "encodings/zarr/codecs.hpp"
 
 #include <zlib.h>

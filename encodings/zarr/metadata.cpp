@@ -1,3 +1,4 @@
+// Reads the metadata of zarr arrays and groups.
 #include "encodings/zarr/metadata.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The keys and values that contain zarr's metadata and chunks.
 #include "encodings/zarr/store.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Recovers zip files that have lost their end.
 #include "rebuild.hpp"
 
 #include <algorithm>

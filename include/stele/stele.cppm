@@ -27,28 +27,21 @@ module;
 #include "stele/quantized.hpp"
 #include "stele/recorders/archive.hpp"
 #include "stele/recorders/burn.hpp"
-#include "stele/recorders/caffe.hpp"
-#include "stele/recorders/coreml.hpp"
-#include "stele/recorders/darknet.hpp"
 #include "stele/recorders/executorch.hpp"
 #include "stele/recorders/flax.hpp"
 #include "stele/recorders/gguf.hpp"
 #include "stele/recorders/keras.hpp"
 #include "stele/recorders/mxnet.hpp"
-#include "stele/recorders/ncnn.hpp"
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/numpy.hpp"
 #include "stele/recorders/onnx.hpp"
 #include "stele/recorders/openvino.hpp"
-#include "stele/recorders/orbax.hpp"
 #include "stele/recorders/paddle.hpp"
-#include "stele/recorders/pickle.hpp"
 #include "stele/recorders/pytorch.hpp"
+#include "stele/recorders/read_only.hpp"
 #include "stele/recorders/samediff.hpp"
 #include "stele/recorders/stele_writer.hpp"
 #include "stele/recorders/tensorflow.hpp"
-#include "stele/recorders/tflite.hpp"
-#include "stele/recorders/whisper.hpp"
 #include "stele/recorders/zarr.hpp"
 #include "stele/recover.hpp"
 #include "stele/stele.hpp"
@@ -74,12 +67,13 @@ using v0::Annotations, v0::ArgumentDescriptor, v0::ArgumentType, v0::Attribute, 
     v0::MemoryRecorder, v0::NamedArguments, v0::Node, v0::NodeKind, v0::NodeName, v0::OpFamily, v0::OpenContext,
     v0::OperatorDeclaration, v0::OperatorDescriptor, v0::OperatorSet, v0::OptimizerState, v0::Output, v0::Param,
     v0::ParamId, v0::Part, v0::PieceSink, v0::PrecisionRule, v0::Progress, v0::ProgressCallback, v0::Provider,
-    v0::Quantize, v0::Quantized, v0::ReadAheadOptions, v0::ReadContext, v0::Record, v0::Recorder, v0::Recovered,
-    v0::Rename, v0::Report, v0::Result, v0::SaveOptions, v0::ScheduleType, v0::Schema, v0::Shape, v0::SharedRecord,
-    v0::Sink, v0::Snapshot, v0::SnapshotBuilder, v0::Source, v0::SourcePtr, v0::SourceRange, v0::SpanSink, v0::Status,
-    v0::Storage, v0::StoredOnce, v0::StreamSink, v0::Tensor, v0::TensorView, v0::TrainingConfig, v0::TrainingNumber,
-    v0::TrainingObject, v0::TrainingRate, v0::TrainingRaw, v0::TrainingText, v0::Transfer, v0::TypedLeaf,
-    v0::Unexpanded, v0::UnknownKinds, v0::Value, v0::ValueEntry, v0::ValueKind, v0::VariableKind, v0::WeightScheme;
+    v0::Quantize, v0::Quantized, v0::ReadAheadOptions, v0::ReadContext, v0::ReadOnlyFormat, v0::ReadOnlyRecorder,
+    v0::Record, v0::Recorder, v0::Recovered, v0::Rename, v0::Report, v0::Result, v0::SaveOptions, v0::ScheduleType,
+    v0::Schema, v0::Shape, v0::SharedRecord, v0::Sink, v0::Snapshot, v0::SnapshotBuilder, v0::Source, v0::SourcePtr,
+    v0::SourceRange, v0::SpanSink, v0::Status, v0::Storage, v0::StoredOnce, v0::StreamSink, v0::Tensor, v0::TensorView,
+    v0::TrainingConfig, v0::TrainingNumber, v0::TrainingObject, v0::TrainingRate, v0::TrainingRaw, v0::TrainingText,
+    v0::Transfer, v0::TypedLeaf, v0::Unexpanded, v0::UnknownKinds, v0::Value, v0::ValueEntry, v0::ValueKind,
+    v0::VariableKind, v0::WeightScheme;
 using v0::append_segment, v0::apply_delta, v0::attributes, v0::bits, v0::block_size, v0::borrow_bytes, v0::bundle_sink,
     v0::bundle_source, v0::byte_length, v0::check_expansion, v0::checked_add, v0::checked_mul, v0::composite,
     v0::concatenate, v0::decode, v0::default_load_options, v0::default_save_options, v0::delta_info, v0::dequantize,

@@ -1,3 +1,4 @@
+// A folder while its format is looked for.
 #include "asked_folder.hpp"
 
 #include <algorithm>

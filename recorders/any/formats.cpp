@@ -1,3 +1,4 @@
+// Finds formats by name, extension and content. Advises on files of other kinds.
 #include <algorithm>
 #include <array>
 #include <memory>

@@ -1,3 +1,4 @@
+// Opens zip files that contain one file of a model.
 #include "model_zip.hpp"
 
 #ifdef STELE_ZIP
@@ -16,6 +17,7 @@
 #include "encodings/zip/zip.hpp"
 #include "io/os/os.hpp"
 #include "stele/detail/little_endian.hpp"
+#include "stele/read_only.hpp"
 #include "stele/recorders/any.hpp"
 
 namespace stele::inline v0::detail {
@@ -67,7 +69,7 @@ Result<std::vector<Found>> models_of(const zip::Directory& directory) {
   return all;
 }
 
-class ModelZipFormat final : public Format {
+class ModelZipFormat final : public ReadOnlyFormat {
  public:
   std::string_view name() const noexcept override { return "zip"; }
   std::string_view extension() const noexcept override { return ".zip"; }
@@ -75,7 +77,6 @@ class ModelZipFormat final : public Format {
     static constexpr Capabilities can{};
     return can;
   }
-  bool writes() const noexcept override { return false; }
   bool recognises(std::span<const std::byte> /*head*/, std::uint64_t /*size*/) const noexcept override { return false; }
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override {
     return guarded(source->name(), [&]() -> Result<Snapshot> {
@@ -95,9 +96,6 @@ class ModelZipFormat final : public Format {
       }
       return report;
     });
-  }
-  Status write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const override {
-    return Error(Errc::unsupported, "zip files of models are only read, not written").file(sink.name());
   }
 
  private:

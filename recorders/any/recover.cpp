@@ -1,3 +1,4 @@
+// Recovers damaged and incomplete files.
 #include "stele/recover.hpp"
 
 #include <algorithm>

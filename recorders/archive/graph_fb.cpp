@@ -1,3 +1,4 @@
+// Reads and writes graph.fb and trainingConfig.fb.
 #include "graph_fb.hpp"
 
 #include "archive_generated.h"

@@ -1,3 +1,4 @@
+// Reads the text files of an archive: tags.txt, params.txt, updater.txt.
 #include "lines.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Finds arrays of an archive by content.
 #include "pool.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Rewrites an archive without one of its tags.
 #include "rewriter.hpp"
 
 #include <algorithm>

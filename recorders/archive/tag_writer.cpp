@@ -1,3 +1,4 @@
+// Writes one tag of an archive.
 #include "tag_writer.hpp"
 
 #include <algorithm>

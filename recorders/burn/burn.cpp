@@ -1,3 +1,4 @@
+// Opens and writes records in the encoding that the options or the content select.
 #include "stele/recorders/burn.hpp"
 
 #include <algorithm>
@@ -166,18 +167,6 @@ Result<BurnEra> era_to_write(const BurnOptions& how, const Snapshot& snapshot) {
 
 std::string_view BurnFormat::name() const noexcept { return names_of(options_).name; }
 std::string_view BurnFormat::extension() const noexcept { return names_of(options_).extension; }
-
-const Capabilities& BurnFormat::capabilities() const noexcept {
-  static constexpr auto keeps = [](std::string_view key) { return key.starts_with("burn."); };
-  static constexpr Capabilities named{.nesting = true,
-                                      .values = true,
-                                      .ids = true,
-                                      .metadata = true,
-                                      .constants = true,
-                                      .holds = holds,
-                                      .keeps = keeps};
-  return named;
-}
 
 bool BurnFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
   const bool gzip = detail::gzip::is_gzip(head);

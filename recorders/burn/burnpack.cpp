@@ -1,3 +1,4 @@
+// Opens Burnpack files.
 #include "burnpack.hpp"
 
 #include <algorithm>
@@ -188,20 +189,8 @@ class BurnpackReader {
   IndexBudget memory_;
 };
 
-bool keeps(std::string_view annotation) { return annotation == dtype_note || annotation == shape_note; }
-
 }  // namespace
 }  // namespace detail::burn
-
-const Capabilities& BurnpackFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.values = true,
-                                    .aliases = true,
-                                    .ids = true,
-                                    .metadata = true,
-                                    .holds = detail::burn::holds,
-                                    .keeps = detail::burn::keeps};
-  return can;
-}
 
 bool BurnpackFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
   return head.size() >= detail::burn::burnpack_header &&

@@ -1,7 +1,8 @@
+// Reads Burnpack's description of the tensors (CBOR).
 #include <algorithm>
 
 #include "burnpack.hpp"
-#include "encodings/cbor/cbor.hpp"
+#include "cbor.hpp"
 #include "snapshot/data.hpp"
 
 namespace stele::inline v0::detail::burn {

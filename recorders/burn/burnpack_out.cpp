@@ -1,3 +1,4 @@
+// Writes Burnpack files.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -5,7 +6,7 @@
 #include "base/name_order.hpp"
 #include "base/parallel.hpp"
 #include "burnpack.hpp"
-#include "encodings/cbor/cbor.hpp"
+#include "cbor.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
 #include "record.hpp"

@@ -3,7 +3,7 @@
 #include <array>
 #include <span>
 
-#include "encodings/bincode/bincode.hpp"
+#include "bincode.hpp"
 #include "types.hpp"
 
 namespace stele::inline v0::detail::burn {

@@ -1,3 +1,4 @@
+// Parses the lists of the fields of classes in Rust.
 #include "fields.hpp"
 
 #include <algorithm>

@@ -9,11 +9,11 @@
 #include <set>
 #include <utility>
 
-#include "encodings/burn/tokens.hpp"
 #include "passes/untie.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
+#include "tokens.hpp"
 
 namespace stele::inline v0 {
 namespace detail::burn {

@@ -3,8 +3,8 @@
 #include <map>
 #include <utility>
 
-#include "encodings/bincode/bincode.hpp"
-#include "encodings/burn/elements.hpp"
+#include "bincode.hpp"
+#include "elements.hpp"
 #include "fields.hpp"
 #include "record_reader.hpp"
 #include "snapshot/data.hpp"

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "encodings/burn/elements.hpp"
-#include "encodings/burn/lookahead.hpp"
+#include "elements.hpp"
 #include "fields.hpp"
+#include "lookahead.hpp"
 #include "module/walk.hpp"
 #include "record_reader.hpp"
 #include "snapshot/data.hpp"

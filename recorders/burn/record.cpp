@@ -1,3 +1,4 @@
+// The metadata of records, and their settings.
 #include "record.hpp"
 
 #include <algorithm>

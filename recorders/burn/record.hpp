@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/limits.hpp"
-#include "encodings/burn/tokens.hpp"
 #include "stele/format.hpp"
+#include "tokens.hpp"
 #include "types.hpp"
 
 namespace stele::inline v0::detail::burn {

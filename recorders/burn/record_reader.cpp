@@ -1,3 +1,4 @@
+// The base of the readers of all encodings.
 #include "record_reader.hpp"
 
 #include "snapshot/data.hpp"

@@ -1,3 +1,4 @@
+// Dtypes in the spellings of all releases of Burn.
 #include "types.hpp"
 
 #include <algorithm>

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "encodings/burn/ids.hpp"
+#include "ids.hpp"
 #include "stele/dtype.hpp"
 #include "stele/recorders/burn.hpp"
 #include "stele/result.hpp"

@@ -1,5 +1,5 @@
 // Writes a Snapshot as bincode, guided by the types of the recorded module.
-#include "encodings/bincode/bincode.hpp"
+#include "bincode.hpp"
 #include "record_writer.hpp"
 #include "snapshot/data.hpp"
 

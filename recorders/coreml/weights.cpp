@@ -1,3 +1,4 @@
+// Reads files of weights, and adds tensors to the Snapshot.
 #include <algorithm>
 #include <cstring>
 #include <utility>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/parallel.hpp"
-#include "executorch.hpp"
+#include "file.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/leaf_gather.hpp"
@@ -244,15 +244,6 @@ class PtdWriter {
 
 }  // namespace
 }  // namespace detail::executorch
-
-namespace {
-constexpr Capabilities executorch_abilities{.max_rank = detail::executorch::max_rank, .holds = [](DType dtype) {
-                                              return detail::executorch::type_of(dtype) != nullptr;
-                                            }};
-}  // namespace
-
-const Capabilities& PtdFormat::capabilities() const noexcept { return executorch_abilities; }
-const Capabilities& PteFormat::capabilities() const noexcept { return executorch_abilities; }
 
 bool PtdFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
   return head.size() >= 8 && detail::executorch::text_of(head).substr(4, 4) == detail::executorch::ptd_identifier;

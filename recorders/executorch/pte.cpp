@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "executorch.hpp"
+#include "file.hpp"
 #include "json/json.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/executorch.hpp"
@@ -206,10 +206,6 @@ Result<Snapshot> PteFormat::open(SourcePtr source, const OpenContext& context) c
     }
   }
   return PteReader(source, size, base, context.options().limits).run();
-}
-
-Status PteFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
-  return Error(Errc::unsupported, "files of the format pte are only read, not written").file(sink.name());
 }
 
 }  // namespace stele::inline v0

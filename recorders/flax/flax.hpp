@@ -1,7 +1,9 @@
 // Definitions that the reader and the writer of Flax's files share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
 #include "stele/dtype.hpp"
@@ -44,5 +46,12 @@ inline constexpr FlaxType types[] = {
     {"complex64", DType::c64},
     {"complex128", DType::c128},
 };
+
+/// Returns null if Flax does not have the dtype.
+inline const FlaxType* type_of(DType dtype) noexcept {
+  const auto* found =
+      std::find_if(std::begin(types), std::end(types), [&](const FlaxType& t) { return t.dtype == dtype; });
+  return found != std::end(types) ? found : nullptr;
+}
 
 }  // namespace stele::inline v0::detail::flax

@@ -17,12 +17,6 @@ namespace stele::inline v0 {
 namespace detail::flax {
 namespace {
 
-const FlaxType* type_of(DType dtype) {
-  const auto* found =
-      std::find_if(std::begin(types), std::end(types), [&](const FlaxType& t) { return t.dtype == dtype; });
-  return found != std::end(types) ? found : nullptr;
-}
-
 /// Writes the beginning of an array's extension, up to the array's bytes.
 Status begin_array(msgpack::Writer& out, std::int8_t extension, std::span<const Extent> shape, DType dtype,
                    std::uint64_t bytes) {
@@ -168,15 +162,6 @@ class Writer {
 
 }  // namespace
 }  // namespace detail::flax
-
-const Capabilities& FlaxFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.nesting = true,
-                                    .values = true,
-                                    .max_rank = 32,  // the maximum of NumPy before 2.0
-                                    .holds = [](DType dtype) { return detail::flax::type_of(dtype) != nullptr; },
-                                    .keeps = [](std::string_view key) { return key == detail::flax::scalar_note; }};
-  return can;
-}
 
 Result<std::vector<Loss>> FlaxFormat::losses(const Snapshot& snapshot, std::string_view /*file*/) const {
   std::vector<Loss> losses;

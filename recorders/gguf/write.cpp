@@ -1,3 +1,4 @@
+// Writes a Snapshot as a GGUF file.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -1,10 +1,11 @@
+// Reads a document's skeleton into a Snapshot.
 #include "document_reader.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/value_memory.hpp"
-#include "encodings/json/numbers.hpp"
+#include "numbers.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/tree.hpp"
 

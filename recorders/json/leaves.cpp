@@ -1,3 +1,4 @@
+// Leaves whose data are stored in a JSON document.
 #include "leaves.hpp"
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 #include <optional>
 
 #include "base/parallel.hpp"
-#include "encodings/json/numbers.hpp"
+#include "numbers.hpp"
 #include "stele/precision/base64.hpp"
 
 namespace stele::inline v0::detail::json {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "encodings/json/skeleton.hpp"
+#include "skeleton.hpp"
 #include "stele/snapshot.hpp"
 
 namespace stele::inline v0::detail::json {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <utility>
 
-#include "encodings/json/numbers.hpp"
+#include "numbers.hpp"
 
 namespace stele::inline v0::detail::json {
 namespace {

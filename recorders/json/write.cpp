@@ -5,15 +5,15 @@
 
 #include "base/extension.hpp"
 #include "base/parallel.hpp"
-#include "encodings/json/numbers.hpp"
-#include "encodings/json/skeleton.hpp"
-#include "encodings/json/text_out.hpp"
 #include "json/json.hpp"
+#include "numbers.hpp"
 #include "passes/byte_order.hpp"
+#include "skeleton.hpp"
 #include "snapshot/ahead.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/recorders/json.hpp"
+#include "text_out.hpp"
 
 namespace stele::inline v0 {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/parallel.hpp"
-#include "encodings/hdf5/hdf5.hpp"
 #include "encodings/zip/zip.hpp"
+#include "hdf5/hdf5.hpp"
 #include "json/json.hpp"
 #include "keras.hpp"
 #include "passes/byte_order.hpp"
@@ -215,35 +215,12 @@ std::vector<Loss> losses_of(const Snapshot& snapshot) {
 }  // namespace
 }  // namespace detail::keras
 
-const Capabilities& Hdf5Format::capabilities() const noexcept {
-  static constexpr Capabilities can{.values = true,
-                                    .aliases = true,
-                                    .metadata = true,
-                                    .properties = true,
-                                    .composites = true,
-                                    .max_rank = detail::hdf5::max_rank,
-                                    .holds = detail::hdf5::holds};
-  return can;
-}
-
 Result<std::vector<Loss>> Hdf5Format::losses(const Snapshot& snapshot, std::string_view /*file*/) const {
   return detail::keras::losses_of(snapshot);
 }
 
 Status Hdf5Format::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   return detail::keras::Writer(snapshot, sink, options).weights();
-}
-
-const Capabilities& KerasFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.values = true,
-                                    .aliases = true,
-                                    .metadata = true,
-                                    .properties = true,
-                                    .composites = true,
-                                    .checksums = true,
-                                    .max_rank = detail::hdf5::max_rank,
-                                    .holds = detail::hdf5::holds};
-  return can;
 }
 
 Result<std::vector<Loss>> KerasFormat::losses(const Snapshot& snapshot, std::string_view /*file*/) const {

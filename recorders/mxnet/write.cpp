@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/parallel.hpp"
-#include "encodings/mxnet/params.hpp"
+#include "file.hpp"
 #include "io/cursor.hpp"
 #include "mxnet.hpp"
 #include "passes/byte_order.hpp"
@@ -116,13 +116,6 @@ class Writer {
 
 }  // namespace
 }  // namespace detail::mxnet
-
-const Capabilities& MxnetFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.max_rank = detail::mxnet::max_rank,
-                                    .holds = [](DType dtype) { return detail::mxnet::code_of(dtype) >= 0; },
-                                    .keeps = [](std::string_view key) { return key == detail::mxnet::prefix_note; }};
-  return can;
-}
 
 Status MxnetFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   return detail::mxnet::Writer(snapshot, options_.names).run(sink, detail::workers_of(options));

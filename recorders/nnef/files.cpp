@@ -1,3 +1,4 @@
+// The names of a model's files, and helpers that read its text files.
 #include "files.hpp"
 
 #include "base/extension.hpp"

@@ -1,3 +1,4 @@
+// Reads and writes packed items: items with fewer bits than an element, or booleans.
 #include "items.hpp"
 
 #include <algorithm>

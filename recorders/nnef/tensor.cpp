@@ -1,3 +1,4 @@
+// Reads and writes tensor files.
 #include "tensor.hpp"
 
 #include <algorithm>

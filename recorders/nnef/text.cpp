@@ -1,3 +1,4 @@
+// Parses graph.nnef and graph.quant as far as parameters need them.
 #include "text.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Builds a flat Snapshot of arrays in any byte order and axis order.
 #include "arrays.hpp"
 
 #include <string>

@@ -16,11 +16,6 @@ namespace stele::inline v0 {
 
 namespace numpy = detail::numpy;
 
-const Capabilities& NpyFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.max_rank = numpy::max_rank, .holds = numpy::has};
-  return can;
-}
-
 bool NpyFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
   return std::string_view(reinterpret_cast<const char*>(head.data()), head.size()).starts_with("\x93NUMPY");
 }

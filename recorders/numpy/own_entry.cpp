@@ -1,3 +1,4 @@
+// The entry `__stele__.npy`, which contains data that NumPy cannot store.
 #include "own_entry.hpp"
 
 #include "encodings/npy/header.hpp"

@@ -23,8 +23,6 @@ constexpr std::size_t max_name = 512;
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-bool holds_in_zip(DType dtype) { return has(dtype) || is_void(dtype); }
-
 Error refused(const char* why) { return Error(Errc::not_representable, "npz files cannot store this").found(why); }
 
 /// Returns true if an entry can have the tensor's path as its name.
@@ -118,17 +116,6 @@ class NpzWriter {
 
 }  // namespace
 }  // namespace detail::numpy
-
-const Capabilities& NpzFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.values = true,
-                                    .aliases = true,
-                                    .metadata = true,
-                                    .composites = true,
-                                    .checksums = true,
-                                    .max_rank = detail::numpy::max_rank,
-                                    .holds = detail::numpy::holds_in_zip};
-  return can;
-}
 
 Status NpzFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   return detail::numpy::NpzWriter(snapshot, sink, detail::workers_of(options)).run();

@@ -1,3 +1,4 @@
+// Writes the elements of a model's large tensors to a second file.
 #include "external.hpp"
 
 #include "json/json.hpp"

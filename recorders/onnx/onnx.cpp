@@ -1,3 +1,4 @@
+// Reads the tensors of a model into a Snapshot, and writes them into a model.
 #include "stele/recorders/onnx.hpp"
 
 #include <algorithm>
@@ -27,10 +28,6 @@ namespace {
 
 using namespace detail::onnx;  // NOLINT(google-build-using-namespace): this file implements the format
 namespace protobuf = detail::protobuf;
-
-bool holds(DType dtype) { return code_of(dtype) != 0; }
-
-bool keeps_graph(std::string_view part) { return part == detail::graph_part; }
 
 /// Returns the name of a leaf of a flat snapshot.
 std::string_view name_of(const Snapshot& snapshot, std::uint32_t leaf) {
@@ -380,14 +377,6 @@ class OnnxWriter {
 };
 
 }  // namespace
-
-const Capabilities& OnnxFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.values = true, .aliases = true, .metadata = true, .holds = holds};
-  // A model has one initializer for each name, so it cannot store aliases.
-  static constexpr Capabilities into_model{.values = true, .metadata = true, .holds = holds, .keeps = keeps_graph};
-  static constexpr Capabilities around{.metadata = true, .holds = holds, .keeps = keeps_graph};
-  return structure_ != nullptr ? around : options_.model.empty() ? can : into_model;
-}
 
 bool OnnxFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   // Protocol buffers have no magic number. Writers put the fields in the order of their numbers: ir_version, some

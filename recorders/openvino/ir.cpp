@@ -1,3 +1,4 @@
+// Finds the constants of an OpenVINO IR in its two files.
 #include "ir.hpp"
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 
 #include "base/extension.hpp"
 #include "base/in_file.hpp"
-#include "encodings/xml/xml.hpp"
 #include "stele/bundle.hpp"
+#include "xml.hpp"
 
 namespace stele::inline v0::detail::openvino {
 namespace {

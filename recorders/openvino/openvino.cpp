@@ -1,3 +1,4 @@
+// Reads the constants of a model into a Snapshot, and writes them into a model.
 #include "stele/recorders/openvino.hpp"
 
 #include <algorithm>
@@ -24,19 +25,6 @@ namespace stele::inline v0 {
 namespace {
 
 using namespace detail::openvino;  // NOLINT(google-build-using-namespace): this file implements the format
-
-bool holds(DType dtype) {
-  switch (dtype) {
-    case DType::f8_e4m3fnuz:
-    case DType::f8_e5m2fnuz:
-    case DType::f6_e2m3:
-    case DType::f6_e3m2:
-      return false;
-    default:
-      return bits(dtype) != 0 && dtype_class(dtype) != DTypeClass::complex;
-  }
-}
-bool keeps_graph(std::string_view part) { return part == detail::graph_part; }
 
 /// Aligns constants that a save moves to the end of the file: enough for every dtype and for vector loads.
 constexpr std::uint64_t alignment = 64;
@@ -223,11 +211,6 @@ class OpenvinoWriter {
 };
 
 }  // namespace
-
-const Capabilities& OpenvinoFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.composites = true, .holds = holds, .keeps = keeps_graph};
-  return can;
-}
 
 bool OpenvinoFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
   return is_ir({reinterpret_cast<const char*>(head.data()), head.size()});

@@ -1,3 +1,4 @@
+// Names, dtypes and shapes that a program or the model expects.
 #include "expected.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads and writes the headers of records.
 #include "record.hpp"
 
 #include <algorithm>

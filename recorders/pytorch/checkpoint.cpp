@@ -1,3 +1,4 @@
+// Reads the parts of a checkpoint: the model's parameters and the optimizer's state.
 #include "checkpoint.hpp"
 
 #include <algorithm>
@@ -7,15 +8,15 @@
 #include <vector>
 
 #include "base/patterns.hpp"
-#include "encodings/pytorch/objects.hpp"
-#include "encodings/pytorch/tensors.hpp"
 #include "json/json.hpp"
+#include "objects.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/convert.hpp"
+#include "tensors.hpp"
 #include "training/pytorch_settings.hpp"
 #include "tree.hpp"
 #include "values.hpp"

@@ -1,7 +1,7 @@
 // Reads the parts of a checkpoint: the model's parameters, and the optimizer's state by parameter name.
 #pragma once
 
-#include "encodings/pytorch/file.hpp"
+#include "file.hpp"
 #include "stele/checkpoint.hpp"
 #include "stele/recorders/pytorch.hpp"
 

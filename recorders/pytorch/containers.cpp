@@ -1,3 +1,4 @@
+// The nested containers of the file that a snapshot was opened from.
 #include "containers.hpp"
 
 #include <algorithm>

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "encodings/pytorch/dcp_metadata.hpp"
-#include "encodings/pytorch/objects.hpp"
+#include "dcp_metadata.hpp"
 #include "io/files.hpp"
 #include "node_names.hpp"
-#include "open.hpp"
+#include "objects.hpp"
 #include "passes/boxes.hpp"
+#include "read.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/provider.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "encodings/pytorch/objects.hpp"
+#include "objects.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
 

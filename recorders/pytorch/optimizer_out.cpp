@@ -1,3 +1,4 @@
+// Writes optimizer state as torch.optim's state_dict.
 #include "optimizer_out.hpp"
 
 #include <algorithm>

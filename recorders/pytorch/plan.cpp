@@ -1,13 +1,14 @@
+// Plans the tensors of a file: their forms in the pickle, and their storages.
 #include "plan.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <span>
 
-#include "encodings/pytorch/storage.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/quantize.hpp"
 #include "stele/value.hpp"
+#include "storage.hpp"
 #include "training/pytorch_settings.hpp"
 #include "values.hpp"
 

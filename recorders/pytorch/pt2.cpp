@@ -7,15 +7,15 @@
 #include <tuple>
 #include <utility>
 
-#include "encodings/pytorch/objects.hpp"
-#include "encodings/pytorch/tensors.hpp"
-#include "encodings/pytorch/zip.hpp"
 #include "json/json.hpp"
 #include "node_names.hpp"
-#include "open.hpp"
+#include "objects.hpp"
+#include "read.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
+#include "tensors.hpp"
+#include "zip.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {

@@ -1,3 +1,4 @@
+// Builds a flat Snapshot from a file's objects.
 #include "tree.hpp"
 
 #include <algorithm>
@@ -8,14 +9,14 @@
 #include <utility>
 #include <vector>
 
-#include "encodings/pytorch/contents.hpp"
-#include "encodings/pytorch/objects.hpp"
-#include "encodings/pytorch/tensors.hpp"
+#include "contents.hpp"
 #include "json/json.hpp"
 #include "node_names.hpp"
+#include "objects.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/tensor_index.hpp"
+#include "tensors.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "encodings/pytorch/file.hpp"
+#include "file.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 

@@ -1,3 +1,4 @@
+// Writes values as Python's objects into a pickle.
 #include "values.hpp"
 
 #include <algorithm>
@@ -5,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "encodings/pytorch/objects.hpp"
 #include "json/json.hpp"
+#include "objects.hpp"
 #include "tree.hpp"
 
 namespace stele::inline v0::detail::pytorch {

@@ -7,10 +7,10 @@
 #include "base/name_order.hpp"
 #include "base/parallel.hpp"
 #include "containers.hpp"
-#include "encodings/pytorch/objects.hpp"
 #include "encodings/zip/zip.hpp"
 #include "graph/checkpoint.hpp"
 #include "json/json.hpp"
+#include "objects.hpp"
 #include "optimizer_out.hpp"
 #include "passes/byte_order.hpp"
 #include "passes/untie.hpp"
@@ -402,23 +402,10 @@ class FileWriter {
   std::string name_;
 };
 
-bool keeps(std::string_view annotation) { return annotation == quantization_key; }
-
 }  // namespace
 }  // namespace detail::pytorch
 
 namespace pt = detail::pytorch;
-
-const Capabilities& PytorchFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.values = true,
-                                    .aliases = true,
-                                    .metadata = true,
-                                    .composites = true,
-                                    .checksums = true,
-                                    .holds = pt::holds,
-                                    .keeps = pt::keeps};
-  return can;
-}
 
 Result<std::vector<Loss>> PytorchFormat::losses(const Snapshot& snapshot, std::string_view /*file*/) const {
   std::vector<Loss> losses;

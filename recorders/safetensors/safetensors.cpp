@@ -1,3 +1,4 @@
+// Reads and writes one file.
 #include "stele/recorders/safetensors.hpp"
 
 #include <numeric>
@@ -15,12 +16,6 @@
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0 {
-
-const Capabilities& SafetensorsFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{
-      .values = true, .aliases = true, .metadata = true, .composites = true, .holds = detail::safetensors::holds};
-  return can;
-}
 
 bool SafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   if (head.size() < 9) return false;

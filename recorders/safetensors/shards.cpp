@@ -1,3 +1,4 @@
+// Reads and writes several files with an index.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -169,10 +170,6 @@ Status ShardedSafetensorsFormat::may_replace(const Bundle& folder) const {
     }
   }
   return {};
-}
-
-const Capabilities& ShardedSafetensorsFormat::capabilities() const noexcept {
-  return SafetensorsFormat().capabilities();
 }
 
 bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {

@@ -1,3 +1,4 @@
+// The containers: the header of .sdnb files, the names of shards.
 #include "container.hpp"
 
 #include <algorithm>
@@ -46,12 +47,6 @@ std::string_view SameDiffFormat::extension() const noexcept {
   return options_.container == SameDiffContainer::sdnb  ? ".sdnb"
          : options_.container == SameDiffContainer::sdz ? ".sdz"
                                                         : ".fb";
-}
-
-const Capabilities& SameDiffFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{
-      .values = true, .aliases = true, .metadata = true, .max_rank = 32, .holds = detail::samediff::holds};
-  return can;
 }
 
 bool SameDiffFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {

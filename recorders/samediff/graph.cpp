@@ -1,3 +1,4 @@
+// Reads graphs and their nested graphs from FlatBuffers.
 #include <algorithm>
 #include <unordered_map>
 

@@ -1,3 +1,4 @@
+// Makes and writes the contents of one file of a model.
 #include "image.hpp"
 
 #include <algorithm>

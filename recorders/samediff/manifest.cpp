@@ -1,3 +1,4 @@
+// Reads and writes the manifest of an .sdnb file, a serialized object of Java.
 #include "manifest.hpp"
 
 #include <algorithm>

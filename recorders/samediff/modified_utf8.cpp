@@ -1,3 +1,4 @@
+// Converts between UTF-8 and Java's modified UTF-8.
 #include "modified_utf8.hpp"
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Plans a model's files before they are written.
 #include "plan.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Compressed blocks of `.stele`.
 #include "frames.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Encodes and decodes the values in `.stele` files.
 #include "values.hpp"
 
 #include <bit>

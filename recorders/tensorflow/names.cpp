@@ -1,3 +1,4 @@
+// Names the tensors of a checkpoint, and finds the variables of slots.
 #include "names.hpp"
 
 #include <algorithm>

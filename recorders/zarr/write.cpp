@@ -186,19 +186,6 @@ bool is_plain_json(const Value& value) {
 
 namespace zarr = detail::zarr;
 
-const Capabilities& ZarrFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{
-      .values = true,
-      .aliases = true,
-      .metadata = true,
-      .properties = true,
-      .composites = true,
-      .max_rank = zarr::max_rank,
-      .holds = [](DType dtype) { return zarr::type_of(dtype) != nullptr; },
-      .keeps = [](std::string_view key) { return key == zarr::attributes_note || key == zarr::dimensions_note; }};
-  return can;
-}
-
 Result<std::vector<Loss>> ZarrFormat::losses(const Snapshot& snapshot, std::string_view /*file*/) const {
   std::vector<Loss> losses;
   if (const Value::Map* const map = snapshot.properties().as_map()) {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "encodings/burn/tokens.hpp"
+#include "recorders/burn/tokens.hpp"
 #include "stele/sink.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "stele/checkpoint.hpp"
-#include "stele/recorder.hpp"
+#include "stele/read_only.hpp"
 
 namespace stele::inline v0 {
 
@@ -40,21 +40,18 @@ struct TensorBundleOptions {
 ///
 /// Errors of open, in addition to those of all formats: unsupported (resource handles, big-endian files), duplicate
 /// (two tensors with one name: TensorBundleNames::keys opens any checkpoint).
-class STELE_EXPORT TensorBundleFormat final : public Format {
+class STELE_EXPORT TensorBundleFormat final : public ReadOnlyFormat {
  public:
   explicit TensorBundleFormat(TensorBundleOptions options = {}) noexcept : options_(options) {}
   std::string_view name() const noexcept override { return "tensor-bundle"; }
   std::string_view extension() const noexcept override { return ".index"; }
   const Capabilities& capabilities() const noexcept override;
-  bool writes() const noexcept override { return false; }
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
   bool opens(bool /*folder*/) const noexcept override { return true; }
   bool recognises_folder(const Bundle& folder) const override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
   /// Opens the parameters and the slots of optimizers. All tensors are lazy.
   Result<Checkpoint> open_checkpoint(SourcePtr source, const OpenContext& context) const;
-  /// Returns an error (unsupported), because the format is read-only.
-  Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
   const TensorBundleOptions& options() const noexcept { return options_; }
 
  private:
@@ -68,14 +65,11 @@ STELE_EXPORT Result<Checkpoint> open_checkpoint(const TensorBundleFormat& format
 }  // namespace detail
 
 template <PrecisionSettings Settings = NativePrecision>
-class TensorBundleRecorder : public Recorder<TensorBundleFormat, Settings> {
-  using Base = Recorder<TensorBundleFormat, Settings>;
+class TensorBundleRecorder : public ReadOnlyRecorder<TensorBundleFormat, Settings> {
+  using Base = ReadOnlyRecorder<TensorBundleFormat, Settings>;
 
  public:
   using Base::Base;
-  /// Not available: checkpoints are read-only.
-  template <class... Arguments>
-  void save(Arguments&&...) const = delete;
   /// Opens the parameters and the slots of optimizers. All tensors are lazy.
   Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {
     return detail::open_checkpoint(Base::format(), from, options);

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <stele/recorders/any.hpp>
-#include <stele/recorders/caffe.hpp>
+#include <stele/recorders/read_only.hpp>
 #include <stele/recover.hpp>
 
 #include <filesystem>

@@ -2,7 +2,7 @@
 #include <stele/bundle.hpp>
 #include <stele/composite.hpp>
 #include <stele/recorders/any.hpp>
-#include <stele/recorders/coreml.hpp>
+#include <stele/recorders/read_only.hpp>
 #include <stele/recover.hpp>
 #include <stele/stele.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <stele/bundle.hpp>
 #include <stele/recorders/any.hpp>
-#include <stele/recorders/darknet.hpp>
+#include <stele/recorders/read_only.hpp>
 #include <stele/recover.hpp>
 
 #include <filesystem>

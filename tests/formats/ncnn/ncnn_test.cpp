@@ -3,8 +3,8 @@
 
 #include <stele/bundle.hpp>
 #include <stele/recorders/any.hpp>
-#include <stele/recorders/ncnn.hpp>
 #include <stele/recorders/numpy.hpp>
+#include <stele/recorders/read_only.hpp>
 #include <stele/recover.hpp>
 
 #include <fstream>

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "encodings/xml/xml.hpp"
+#include "recorders/openvino/xml.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"

@@ -3,7 +3,7 @@
 
 #include <stele/bundle.hpp>
 #include <stele/recorders/any.hpp>
-#include <stele/recorders/orbax.hpp>
+#include <stele/recorders/read_only.hpp>
 #include <stele/recover.hpp>
 
 #include <filesystem>
@@ -252,7 +252,7 @@ TEST_CASE("orbax: damaged databases") {
 
 TEST_CASE("orbax: is only read") {
   const TempDir dir;
-  CHECK(code_of(OrbaxRecorder<>().save(Params(), dir / "x")) == Errc::unsupported);
+  CHECK(code_of(Recorder<OrbaxFormat>().save(Params(), dir / "x")) == Errc::unsupported);
 }
 
 }  // namespace orbax_test

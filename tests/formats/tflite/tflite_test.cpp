@@ -3,7 +3,7 @@
 
 #include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
-#include <stele/recorders/tflite.hpp>
+#include <stele/recorders/read_only.hpp>
 #include <stele/recover.hpp>
 
 #include <algorithm>

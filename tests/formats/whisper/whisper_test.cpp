@@ -4,7 +4,7 @@
 #include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/gguf.hpp>
-#include <stele/recorders/whisper.hpp>
+#include <stele/recorders/read_only.hpp>
 #include <stele/recover.hpp>
 
 #include <string>

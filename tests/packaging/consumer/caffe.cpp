@@ -1,5 +1,5 @@
 // One recorder alone: Caffe's files, which it only reads.
-#include <stele/recorders/caffe.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstddef>
 #include <cstdlib>

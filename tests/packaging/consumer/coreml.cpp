@@ -1,5 +1,5 @@
 // One recorder alone: Core ML's models, which it only reads.
-#include <stele/recorders/coreml.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstdlib>
 

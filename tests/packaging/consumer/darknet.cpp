@@ -1,5 +1,5 @@
 // One recorder alone: Darknet's files, which it only reads.
-#include <stele/recorders/darknet.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstddef>
 #include <cstdlib>

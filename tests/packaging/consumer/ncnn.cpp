@@ -1,6 +1,6 @@
 // One recorder alone: models of ncnn, which it only reads.
 #include <stele/bundle.hpp>
-#include <stele/recorders/ncnn.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstddef>
 #include <cstdlib>

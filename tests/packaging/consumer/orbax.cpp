@@ -1,6 +1,6 @@
 // One recorder alone: Orbax's checkpoints, which it only reads.
 #include <stele/bundle.hpp>
-#include <stele/recorders/orbax.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstdlib>
 #include <span>

@@ -1,6 +1,6 @@
 // One recorder alone: pickles of NumPy arrays, which are only read.
 #include <stele/record.hpp>
-#include <stele/recorders/pickle.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <span>
 #include <string_view>

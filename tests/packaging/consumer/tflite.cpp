@@ -1,5 +1,5 @@
 // One recorder alone: TensorFlow Lite's models, which it only reads.
-#include <stele/recorders/tflite.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstddef>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // One recorder alone: models of whisper.cpp, which it only reads.
-#include <stele/recorders/whisper.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstddef>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // Opens bytes as a file of Caffe, reads everything, loads modules.
-#include <stele/recorders/caffe.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstdint>
 #include <map>

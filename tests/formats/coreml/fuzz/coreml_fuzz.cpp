@@ -7,7 +7,7 @@
 #include "fuzz/require.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
-#include "stele/recorders/coreml.hpp"
+#include "stele/recorders/read_only.hpp"
 #include "support/recorders.hpp"
 
 namespace {

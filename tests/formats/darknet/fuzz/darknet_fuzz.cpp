@@ -1,6 +1,6 @@
 // Opens bytes as weights with their network: the text up to the first zero byte is the network. Reads everything, loads
 // a module.
-#include <stele/recorders/darknet.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstdint>
 #include <map>

@@ -1,7 +1,7 @@
 // Opens bytes as a model of ncnn, a .param file that ends at the first zero byte and a .bin file after it; reads
 // everything, loads modules.
 #include <stele/bundle.hpp>
-#include <stele/recorders/ncnn.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstdint>
 #include <map>

@@ -2,7 +2,7 @@
 // the length of its content, and the content. Corrects sizes and checksums of files that are one part of an OCDBT
 // database, because they would hide the reader from random bytes. Reads everything.
 #include <stele/bundle.hpp>
-#include <stele/recorders/orbax.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstdint>
 #include <span>

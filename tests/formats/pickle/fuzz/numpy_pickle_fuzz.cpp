@@ -1,5 +1,5 @@
 // Opens bytes as a pickle of arrays, reads everything, and loads modules.
-#include <stele/recorders/pickle.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstdint>
 #include <map>

@@ -1,6 +1,6 @@
 // Opens bytes as a model of TensorFlow Lite, reads everything, and makes floats of quantized tensors.
 #include <stele/quantize.hpp>
-#include <stele/recorders/tflite.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstdint>
 #include <map>

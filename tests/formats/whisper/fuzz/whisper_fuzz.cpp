@@ -1,5 +1,5 @@
 // Opens bytes as a model of whisper.cpp, reads everything, loads modules.
-#include <stele/recorders/whisper.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include <cstdint>
 #include <map>

@@ -1,0 +1,88 @@
+// The row of the format, and its capabilities.
+#include "stele/recorders/paddle.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "record.hpp"
+#include "stele/bundle.hpp"
+#include "stele/detail/little_endian.hpp"
+
+namespace stele::inline v0 {
+namespace {
+
+using namespace detail::paddle;  // NOLINT(google-build-using-namespace): this file implements the format
+
+bool holds(DType dtype) { return code_of(dtype) != 0xff; }
+bool keeps(std::string_view annotation) { return annotation == lod_key; }
+
+}  // namespace
+
+const Capabilities& PaddleFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.max_rank = max_rank, .holds = holds, .keeps = keeps};
+  return can;
+}
+
+bool PaddleFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
+  // A record begins with a version, no LoD and a version; then follows a description of a few bytes, which begins with
+  // its dtype.
+  constexpr std::size_t min_bytes = 22;
+  if (options_.folder || size < min_bytes || head.size() < min_bytes)
+    return false;  // another PaddleFormat opens folders
+  if (!std::all_of(head.begin(), head.begin() + 16, [](std::byte b) { return b == std::byte{0}; })) return false;
+  const auto desc = detail::load_le<std::uint32_t>(head.data() + 16);
+  return desc >= 2 && desc < 256 && head[20] == std::byte{0x08};
+}
+
+namespace {
+
+/// Returns the name of the first file in the folder that is not a record, nullopt if all files are records, or "" if
+/// there are no files.
+Result<std::optional<std::string>> foreign_file(const Bundle& folder) {
+  STELE_TRY_ASSIGN(const auto files, folder.names());
+  for (const std::string& file : files) {
+    STELE_TRY_ASSIGN(const SourcePtr source, folder.open(file));
+    detail::IndexBudget memory;
+    const auto record = read_record(*source, 0, source->size(), memory);
+    if (!record || record->end() != source->size()) return std::optional(file);
+  }
+  return files.empty() ? std::optional<std::string>("") : std::nullopt;
+}
+
+}  // namespace
+
+bool PaddleFormat::recognises_folder(const Bundle& folder) const {
+  if (!options_.folder) return false;  // another PaddleFormat opens files
+  for (const char* program : {"__model__", "__model__.json"}) {
+    const auto contained = folder.contains(program);
+    if (contained && *contained) return true;
+  }
+  const auto foreign = foreign_file(folder);
+  return foreign && !*foreign;
+}
+
+Status PaddleFormat::may_replace(const Bundle& folder) const {
+  STELE_TRY_ASSIGN(const auto foreign, foreign_file(folder));
+  if (!foreign) return {};
+  return Error(Errc::exists, "the target folder contains something other than parameters")
+      .hint("save to another path, or set FileSinkOptions::allow_nonatomic")
+      .found(*foreign);
+}
+
+namespace detail {
+
+FormatFamily paddle_formats() {
+  static const PaddleFormat file;
+  static const PaddleFormat folder({.folder = true});
+  static const FormatFamily::Member members[] = {{&file, {".pdiparams"}}, {&folder}};
+  return {.title = "Paddle",
+          .folder = "paddle",
+          .recorders = "PaddleRecorder",
+          .header = "recorders/paddle.hpp",
+          .files = "`.pdiparams`; a folder with one file for each variable",
+          .holds = "parameters",
+          .members = members};
+}
+
+}  // namespace detail
+}  // namespace stele::inline v0
