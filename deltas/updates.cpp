@@ -16,6 +16,7 @@
 #include <xxhash.h>
 #include <zstd.h>
 
+#include "base/hex.hpp"
 #include "base/meter.hpp"
 #include "io/os/os.hpp"
 #include "json/json.hpp"
@@ -77,18 +78,9 @@ class Summer {
     }
   }
   std::string digest() const {
-    std::string text;
-    const auto add = [&](std::uint64_t number, int digits) {
-      for (int i = digits; i-- > 0;) text += "0123456789abcdef"[number >> (4 * i) & 15U];
-    };
-    if (kind_ == Checksum::adler32) {
-      add(std::uint64_t{b_} << 16U | a_, 8);
-    } else {
-      const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
-      add(hash.high64, 16);
-      add(hash.low64, 16);
-    }
-    return text;
+    if (kind_ == Checksum::adler32) return detail::hex(std::uint64_t{b_} << 16U | a_, 8);
+    const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+    return detail::hex(hash.high64) + detail::hex(hash.low64);
   }
 
  private:

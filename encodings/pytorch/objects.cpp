@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "json/json.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "tensors.hpp"
@@ -29,8 +30,7 @@ std::string digits(std::string_view bytes) {
   }
   std::string text;
   if (number.size() > 256) {
-    static constexpr char hex[] = "0123456789abcdef";
-    for (const std::uint8_t b : number) text += {hex[b & 15U], hex[b >> 4U]};
+    for (const std::uint8_t b : number) text += {hex_digits[b & 15U], hex_digits[b >> 4U]};
     while (text.size() > 1 && text.back() == '0') text.pop_back();
     text += "x0";
   } else {

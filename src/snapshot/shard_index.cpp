@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hash.hpp"
+#include "base/hex.hpp"
 #include "base/in_file.hpp"
 #include "io/files.hpp"
 #include "json/json.hpp"
@@ -83,7 +84,7 @@ class Parser {
   void read_hex(std::uint64_t& out) {
     std::string_view text;
     if (!in_.read_string(text, scratch_)) return;
-    const auto number = json::from_hex(text);
+    const auto number = from_hex(text);
     number ? static_cast<void>(out = *number) : static_cast<void>(in_.fail(Errc::malformed, "16 hexadecimal digits"));
   }
   template <class Read>
@@ -200,7 +201,7 @@ class ChecksumReader {
 
   Status boxes() {
     names([&](std::string name, std::string_view text) {
-      const auto hash = json::from_hex(text);
+      const auto hash = from_hex(text);
       if (!hash) in_.fail(Errc::malformed, "16 hexadecimal digits");
       if (hash) shard_.hashes.emplace(std::move(name), *hash);
     });
@@ -254,8 +255,8 @@ Status check_header(const Source& source, const ShardFile& file) {
   if (found == file.header) return {};
   return Error(Errc::checksum, "the shard's header is not that of the index: the file may belong to another set")
       .file(source.name())
-      .expected(json::hex(file.header))
-      .found(json::hex(found));
+      .expected(hex(file.header))
+      .found(hex(found));
 }
 
 Result<Shard> open_shard(const std::shared_ptr<const Bundle>& bundle, const ShardFile& file, std::size_t number,
@@ -325,7 +326,7 @@ struct MetBox {
       const std::uint64_t begin = region->place(run), end = begin + region->run_bytes();
       for (next = std::max(next, begin / piece_bytes); next * piece_bytes < end; ++next) {
         SourceRange piece{range.source, range.offset + next * piece_bytes};
-        const auto hash = json::from_hex(pieces.substr(static_cast<std::size_t>(next) * hex_digits, hex_digits));
+        const auto hash = from_hex(pieces.substr(static_cast<std::size_t>(next) * digits, digits));
         if (!hash)
           return Error(Errc::malformed, "the checksum of a piece is not 16 hexadecimal digits")
               .file(range.source->name());
@@ -336,7 +337,7 @@ struct MetBox {
     }
     return {};
   }
-  static constexpr std::size_t hex_digits = 16;
+  static constexpr std::size_t digits = 16;
 };
 
 /// The objects that the leaves of an opened folder refer to.
@@ -500,11 +501,11 @@ class Opener {
     met.pieces = found->second;
     met.piece_bytes = shard.piece_bytes;
     const std::uint64_t count = met.bytes / met.piece_bytes + (met.bytes % met.piece_bytes != 0 ? 1 : 0);
-    if (met.pieces.size() == count * MetBox::hex_digits) return {};
+    if (met.pieces.size() == count * MetBox::digits) return {};
     return Error(Errc::malformed, "the shard's number of checksums differs from the box's number of pieces")
         .file(shard.source->name())
         .expected(std::to_string(count))
-        .found(std::to_string(met.pieces.size() / MetBox::hex_digits));
+        .found(std::to_string(met.pieces.size() / MetBox::digits));
   }
 
   std::shared_ptr<const Bundle> bundle_;
@@ -558,7 +559,7 @@ std::string to_text(const ShardIndex& index) {
     string("name", file.name);
     out.key("bytes");
     out.u64(file.bytes);
-    string("header", json::hex(file.header));
+    string("header", hex(file.header));
   });
   list("layouts", index.layouts, [&](const ShardLayout& layout) {
     numbers("shape", layout.shape);
