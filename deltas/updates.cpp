@@ -18,6 +18,7 @@
 
 #include "base/hex.hpp"
 #include "base/meter.hpp"
+#include "encodings/zstd/contexts.hpp"
 #include "io/os/os.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
@@ -95,8 +96,7 @@ class Summer {
 /// Decompresses a leaf, which is one zstd frame, from its beginning.
 class Inflater {
  public:
-  explicit Inflater(const LeafView& leaf) : leaf_(leaf), window_(leaf), context_(ZSTD_createDCtx()) {
-    if (context_ == nullptr) throw std::bad_alloc();
+  explicit Inflater(const LeafView& leaf) : leaf_(leaf), window_(leaf), context_(detail::zstd::new_decompressor()) {
     ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, 24);
   }
   /// Errors: malformed (the frame is damaged, or has fewer bytes), those of reading.
@@ -133,9 +133,6 @@ class Inflater {
 
  private:
   static constexpr std::size_t input_size = std::size_t{1} << 17;
-  struct Free {
-    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
-  };
 
   Status step(ZSTD_outBuffer& to, std::span<const std::byte> bytes) {
     ZSTD_inBuffer from{bytes.data(), bytes.size(), 0};
@@ -151,7 +148,7 @@ class Inflater {
 
   LeafView leaf_;
   Window window_;
-  std::unique_ptr<ZSTD_DCtx, Free> context_;
+  detail::zstd::Decompressor context_;
   std::uint64_t at_ = 0;
   bool ended_ = false;
 };
@@ -486,8 +483,8 @@ struct Packed {
 /// Compresses pieces into one frame, and passes them on.
 class Deflater {
  public:
-  Deflater(std::uint64_t plain, PieceSink& to) : to_(to), context_(ZSTD_createCCtx()), out_(ZSTD_CStreamOutSize()) {
-    if (context_ == nullptr) throw std::bad_alloc();
+  Deflater(std::uint64_t plain, PieceSink& to)
+      : to_(to), context_(detail::zstd::new_compressor()), out_(ZSTD_CStreamOutSize()) {
     ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, 1);  // slime's
     ZSTD_CCtx_setPledgedSrcSize(context_.get(), plain);                  // in the frame: SGLang needs it
   }
@@ -495,9 +492,6 @@ class Deflater {
   Status finish() { return run({}, ZSTD_e_end); }
 
  private:
-  struct Free {
-    void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
-  };
   Status run(std::span<const std::byte> bytes, ZSTD_EndDirective how) {
     ZSTD_inBuffer from{bytes.data(), bytes.size(), 0};
     for (bool more = true; more;) {
@@ -517,7 +511,7 @@ class Deflater {
   }
 
   PieceSink& to_;
-  std::unique_ptr<ZSTD_CCtx, Free> context_;
+  detail::zstd::Compressor context_;
   Bytes out_;
   std::size_t filled_ = 0;
 };

@@ -16,6 +16,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/shortened.hpp"
+#include "encodings/zstd/contexts.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 
@@ -125,10 +126,6 @@ class Body {
   std::size_t at_ = 0;
 };
 
-struct FreeDecompressor {
-  void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
-};
-
 class TreeReader {
  public:
   TreeReader(std::shared_ptr<const Bundle> folder, std::string prefix, std::string name, IndexBudget& memory)
@@ -200,8 +197,7 @@ class TreeReader {
   }
 
   Result<std::vector<std::byte>> decompress(std::span<const std::byte> from, Error damaged) {
-    const std::unique_ptr<ZSTD_DCtx, FreeDecompressor> context(ZSTD_createDCtx());
-    if (context == nullptr) return Error(Errc::out_of_memory, "zstd has no memory");
+    const zstd::Decompressor context = zstd::new_decompressor();
     std::vector<std::byte> out(std::min<std::uint64_t>(4 * from.size() + 1024, max_part_bytes));
     ZSTD_inBuffer in{from.data(), from.size(), 0};
     ZSTD_outBuffer to{out.data(), out.size(), 0};
