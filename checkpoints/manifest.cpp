@@ -9,6 +9,7 @@
 
 #include "base/hash.hpp"
 #include "base/hex.hpp"
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "json/sealed.hpp"
 
@@ -247,13 +248,7 @@ std::optional<std::int64_t> step_of(std::string_view name) {
 namespace {
 
 Result<Manifest> parse_manifest(const Source& source) {
-  if (source.size() > max_manifest) {
-    return Error(Errc::limit, "the manifest is too large")
-        .expected("at most " + std::to_string(max_manifest) + " bytes")
-        .found(std::to_string(source.size()));
-  }
-  std::string text(static_cast<std::size_t>(source.size()), '\0');
-  STELE_TRY(source.read_at(0, std::as_writable_bytes(std::span(text))));
+  STELE_TRY_ASSIGN(const std::string text, read_text(source, max_manifest, "the manifest is too large"));
   return steps::parse_manifest(text);
 }
 

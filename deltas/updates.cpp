@@ -20,6 +20,7 @@
 #include "base/meter.hpp"
 #include "encodings/zstd/contexts.hpp"
 #include "io/os/os.hpp"
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
 #include "passes/delta/delta.hpp"
@@ -763,8 +764,7 @@ Result<bool> is_update(const Input& update) {
       return opened.metadata().contains("delta_encoding");
     }
     if (index->size() > detail::max_index) return false;
-    std::string text(static_cast<std::size_t>(index->size()), '\0');
-    STELE_TRY(index->read_at(0, std::as_writable_bytes(std::span(text))));
+    STELE_TRY_ASSIGN(const std::string text, detail::read_text(*index, detail::max_index));
     return has_encoding(text);
   });
 }

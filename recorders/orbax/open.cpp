@@ -16,6 +16,7 @@
 #include "encodings/zarr/array.hpp"
 #include "encodings/zarr/metadata.hpp"
 #include "encodings/zarr/store.hpp"
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
@@ -115,11 +116,7 @@ class Reader {
   Result<Value> json_of(const std::string& name) {
     STELE_TRY_ASSIGN(const SourcePtr file, folder_->open(name));
     constexpr std::uint64_t max_bytes = 100'000'000;
-    if (file->size() > max_bytes) {
-      return Error(Errc::limit, "the metadata are too large").file(file->name()).expected("at most 100000000 bytes");
-    }
-    std::string text(static_cast<std::size_t>(file->size()), '\0');
-    STELE_TRY(file->read_at(0, std::as_writable_bytes(std::span(text))));
+    STELE_TRY_ASSIGN(const std::string text, read_text(*file, max_bytes, "the metadata are too large"));
     memory_.admit(text.size(), index_rate::index);
     json::Reader in(text);
     Value value;

@@ -9,6 +9,7 @@
 #include "base/hex.hpp"
 #include "base/in_file.hpp"
 #include "io/files.hpp"
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "json/sealed.hpp"
 #include "passes/region.hpp"
@@ -586,8 +587,7 @@ Result<ShardIndex> parse_shard_index(std::string_view text, IndexBudget& memory)
 }
 
 Result<ShardIndex> read_shard_index(const Source& source, IndexBudget& memory) {
-  std::string text(static_cast<std::size_t>(source.size()), '\0');
-  STELE_TRY(source.read_at(0, std::as_writable_bytes(std::span(text))));
+  STELE_TRY_ASSIGN(const std::string text, read_text(source, source.size()));
   memory.admit(text.size(), index_rate::index);
   auto index = parse_shard_index(text, memory);
   if (!index) return std::move(index).error().file(source.name());
