@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/dtypes.hpp"
 #include "base/hash.hpp"
 #include "base/hex.hpp"
 #include "base/in_file.hpp"
@@ -26,14 +27,6 @@ namespace {
 constexpr std::uint64_t version = 1;
 constexpr std::string_view version_member = "stele_shards";
 constexpr std::string_view seal_member = "xxh3";
-
-std::optional<DType> dtype_named(std::string_view text) {
-  for (int i = 0; i < 256; ++i) {
-    const auto dtype = static_cast<DType>(i);
-    if (dtype != DType::none && name(dtype) == text) return dtype;
-  }
-  return std::nullopt;
-}
 
 /// Reads the members of the index, in any order.
 class Parser {
@@ -133,8 +126,8 @@ class Parser {
       if (key == "dtype") {
         std::string_view text;
         if (!in_.read_string(text, scratch_)) return true;
-        const auto dtype = dtype_named(text);
-        dtype ? static_cast<void>(tensor.dtype = *dtype) : static_cast<void>(in_.fail(Errc::unsupported, "a dtype"));
+        tensor.dtype = dtype_named(text);
+        if (tensor.dtype == DType::none) in_.fail(Errc::unsupported, "a dtype");
         return true;
       }
       if (key == "layout") {

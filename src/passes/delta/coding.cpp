@@ -7,6 +7,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "base/dtypes.hpp"
 #include "base/hex.hpp"
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
@@ -22,14 +23,6 @@ namespace {
 constexpr std::array<std::string_view, 4> encoding_names = {"", "same", "xor", "sparse"};
 
 std::string digest_of(const std::string& text) { return hex(hash64(text.data(), text.size())); }
-
-DType dtype_named(std::string_view text) {
-  for (unsigned code = 0; code < 256; ++code) {
-    const auto dtype = static_cast<DType>(code);
-    if (is_known(dtype) && name(dtype) == text) return dtype;
-  }
-  return DType::none;
-}
 
 }  // namespace
 
