@@ -16,6 +16,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/shortened.hpp"
+#include "base/varint.hpp"
 #include "encodings/zstd/contexts.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -100,14 +101,10 @@ class Body {
   }
   Result<std::uint64_t> varint() {
     std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      STELE_TRY_ASSIGN(const auto byte, take(1));
-      const auto bits = std::to_integer<std::uint64_t>(byte[0] & std::byte{0x7f});
-      if (shift == 63 && bits > 1) break;
-      value |= bits << shift;
-      if ((byte[0] & std::byte{0x80}) == std::byte{0}) return value;
-    }
-    return wrong("a number above 64 bits");
+    auto rest = std::span<const std::byte>(bytes_).subspan(at_);
+    if (!take_varint(rest, value)) return wrong(rest.size() < max_varint ? "an early end" : "a number above 64 bits");
+    at_ = bytes_.size() - rest.size();
+    return value;
   }
   /// Reads a column of `n` numbers, each of which takes at least one byte.
   Result<std::vector<std::uint64_t>> column(std::uint64_t n) {
