@@ -340,7 +340,7 @@ class Writer {
   static std::string text_of(const ParamId& id) {
     if (id.form == ParamId::Form::u64) return std::to_string(id.low);
     std::string text = detail::hex(id.high) + detail::hex(id.low);
-    for (const std::size_t dash : {20, 16, 12, 8}) text.insert(dash, 1, '-');
+    for (const std::size_t dash : {20U, 16U, 12U, 8U}) text.insert(dash, 1, '-');
     return text;
   }
 

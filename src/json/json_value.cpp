@@ -67,7 +67,9 @@ Status write_f64(Writer& writer, double number) {
   if (std::isfinite(number)) return writer.f64(number), Status();
   const auto bits = std::bit_cast<std::uint64_t>(number);
   const std::string digits = "0x" + hex(bits);
-  const std::string_view text = std::isinf(number) ? (number < 0 ? "-inf" : "inf") : bits == kPlainNan ? "nan" : digits;
+  const std::string_view text = std::isinf(number)  ? (number < 0 ? "-inf" : "inf")
+                                : bits == kPlainNan ? "nan"
+                                                    : std::string_view(digits);
   return write_special(writer, "$f64", text);
 }
 
