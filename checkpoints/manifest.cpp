@@ -8,6 +8,8 @@
 #include <set>
 
 #include "base/hash.hpp"
+#include "base/hex.hpp"
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "json/sealed.hpp"
 
@@ -135,7 +137,7 @@ Result<Manifest> from_value(const Value& root) {
   for (const auto& [name, file] : members.map("files")) {
     Members parts(file);
     const std::int64_t bytes = parts.integer("bytes");
-    const auto hash = json::from_hex(parts.string("xxh3"));
+    const auto hash = from_hex(parts.string("xxh3"));
     if (!parts.status() || bytes < 0 || !hash) members.bad("files");
     manifest.files.push_back(
         {name, static_cast<std::uint64_t>(bytes), hash.value_or(0), parts.string_or_empty("version")});
@@ -203,7 +205,7 @@ Result<std::string> to_text(const Manifest& manifest) {
   if (!manifest.objects.empty()) STELE_TRY(member("objects", Value(manifest.objects)));
   Value::Map files;
   for (const ManifestFile& file : manifest.files) {
-    Value::Map entry{{"bytes", number(file.bytes)}, {"xxh3", Value(json::hex(file.xxh3))}};
+    Value::Map entry{{"bytes", number(file.bytes)}, {"xxh3", Value(hex(file.xxh3))}};
     if (!file.version.empty()) entry.emplace_back("version", Value(file.version));
     files.emplace_back(file.name, Value(std::move(entry)));
   }
@@ -246,13 +248,7 @@ std::optional<std::int64_t> step_of(std::string_view name) {
 namespace {
 
 Result<Manifest> parse_manifest(const Source& source) {
-  if (source.size() > max_manifest) {
-    return Error(Errc::limit, "the manifest is too large")
-        .expected("at most " + std::to_string(max_manifest) + " bytes")
-        .found(std::to_string(source.size()));
-  }
-  std::string text(static_cast<std::size_t>(source.size()), '\0');
-  STELE_TRY(source.read_at(0, std::as_writable_bytes(std::span(text))));
+  STELE_TRY_ASSIGN(const std::string text, read_text(source, max_manifest, "the manifest is too large"));
   return steps::parse_manifest(text);
 }
 
@@ -329,8 +325,8 @@ Status check_contents(const Bundle& bundle, const std::string& name, const Manif
   if (now.xxh3 == file.xxh3) return {};
   return Error(Errc::checksum, "a file of the step does not match the checksum in its manifest")
       .file(path)
-      .expected(json::hex(file.xxh3))
-      .found(json::hex(now.xxh3));
+      .expected(hex(file.xxh3))
+      .found(hex(now.xxh3));
 }
 
 Status check_files(const FilePlace& folder, const Manifest& manifest, bool contents) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/hash.hpp"
+#include "base/hex.hpp"
 #include "io/urls.hpp"
 #include "place.hpp"
 
@@ -127,9 +128,7 @@ class StoreShare final : public Share {
 /// Returns a name that no other save uses.
 std::string new_id() {
   std::random_device device;
-  std::string id;
-  for (int i = 0; i < 16; ++i) id += "0123456789abcdef"[device() % 16];
-  return id;
+  return detail::hex(device(), 8) + detail::hex(device(), 8);
 }
 
 class StorePlace final : public Place {

@@ -16,8 +16,11 @@
 #include <xxhash.h>
 #include <zstd.h>
 
+#include "base/hex.hpp"
 #include "base/meter.hpp"
+#include "encodings/zstd/contexts.hpp"
 #include "io/os/os.hpp"
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
 #include "passes/delta/delta.hpp"
@@ -77,18 +80,9 @@ class Summer {
     }
   }
   std::string digest() const {
-    std::string text;
-    const auto add = [&](std::uint64_t number, int digits) {
-      for (int i = digits; i-- > 0;) text += "0123456789abcdef"[number >> (4 * i) & 15U];
-    };
-    if (kind_ == Checksum::adler32) {
-      add(std::uint64_t{b_} << 16U | a_, 8);
-    } else {
-      const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
-      add(hash.high64, 16);
-      add(hash.low64, 16);
-    }
-    return text;
+    if (kind_ == Checksum::adler32) return detail::hex(std::uint64_t{b_} << 16U | a_, 8);
+    const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+    return detail::hex(hash.high64) + detail::hex(hash.low64);
   }
 
  private:
@@ -103,8 +97,7 @@ class Summer {
 /// Decompresses a leaf, which is one zstd frame, from its beginning.
 class Inflater {
  public:
-  explicit Inflater(const LeafView& leaf) : leaf_(leaf), window_(leaf), context_(ZSTD_createDCtx()) {
-    if (context_ == nullptr) throw std::bad_alloc();
+  explicit Inflater(const LeafView& leaf) : leaf_(leaf), window_(leaf), context_(detail::zstd::new_decompressor()) {
     ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, 24);
   }
   /// Errors: malformed (the frame is damaged, or has fewer bytes), those of reading.
@@ -141,9 +134,6 @@ class Inflater {
 
  private:
   static constexpr std::size_t input_size = std::size_t{1} << 17;
-  struct Free {
-    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
-  };
 
   Status step(ZSTD_outBuffer& to, std::span<const std::byte> bytes) {
     ZSTD_inBuffer from{bytes.data(), bytes.size(), 0};
@@ -159,7 +149,7 @@ class Inflater {
 
   LeafView leaf_;
   Window window_;
-  std::unique_ptr<ZSTD_DCtx, Free> context_;
+  detail::zstd::Decompressor context_;
   std::uint64_t at_ = 0;
   bool ended_ = false;
 };
@@ -494,8 +484,8 @@ struct Packed {
 /// Compresses pieces into one frame, and passes them on.
 class Deflater {
  public:
-  Deflater(std::uint64_t plain, PieceSink& to) : to_(to), context_(ZSTD_createCCtx()), out_(ZSTD_CStreamOutSize()) {
-    if (context_ == nullptr) throw std::bad_alloc();
+  Deflater(std::uint64_t plain, PieceSink& to)
+      : to_(to), context_(detail::zstd::new_compressor()), out_(ZSTD_CStreamOutSize()) {
     ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, 1);  // slime's
     ZSTD_CCtx_setPledgedSrcSize(context_.get(), plain);                  // in the frame: SGLang needs it
   }
@@ -503,9 +493,6 @@ class Deflater {
   Status finish() { return run({}, ZSTD_e_end); }
 
  private:
-  struct Free {
-    void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
-  };
   Status run(std::span<const std::byte> bytes, ZSTD_EndDirective how) {
     ZSTD_inBuffer from{bytes.data(), bytes.size(), 0};
     for (bool more = true; more;) {
@@ -525,7 +512,7 @@ class Deflater {
   }
 
   PieceSink& to_;
-  std::unique_ptr<ZSTD_CCtx, Free> context_;
+  detail::zstd::Compressor context_;
   Bytes out_;
   std::size_t filled_ = 0;
 };
@@ -777,8 +764,7 @@ Result<bool> is_update(const Input& update) {
       return opened.metadata().contains("delta_encoding");
     }
     if (index->size() > detail::max_index) return false;
-    std::string text(static_cast<std::size_t>(index->size()), '\0');
-    STELE_TRY(index->read_at(0, std::as_writable_bytes(std::span(text))));
+    STELE_TRY_ASSIGN(const std::string text, detail::read_text(*index, detail::max_index));
     return has_encoding(text);
   });
 }

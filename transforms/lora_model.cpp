@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "snapshot/data.hpp"
 #include "stele/bundle.hpp"
@@ -48,15 +49,7 @@ bool contains(const List& list, std::string_view name) {
 
 Result<std::string> text_of(const Bundle& folder) {
   STELE_TRY_ASSIGN(const SourcePtr file, folder.open(config_name));
-  if (file->size() > max_config_bytes) {
-    return Error(Errc::limit, "the configuration is too large")
-        .file(file->name())
-        .expected("at most " + std::to_string(max_config_bytes) + " bytes")
-        .found(std::to_string(file->size()));
-  }
-  std::string text(static_cast<std::size_t>(file->size()), '\0');
-  STELE_TRY(file->read_at(0, std::as_writable_bytes(std::span(text))));
-  return text;
+  return read_text(*file, max_config_bytes, "the configuration is too large");
 }
 
 /// Returns the value of a member of an object, as a part of its text; empty if there is none.

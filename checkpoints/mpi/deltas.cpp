@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "json/sealed.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
@@ -80,9 +81,9 @@ Result<Snapshot> PartShards::open(std::string_view name) const {
 
 Result<Snapshot> PartShards::open_delta(const shards::ShardFile& file) const {
   STELE_TRY_ASSIGN(Found found, open(0, stem_of(file.name)));
-  if (found.next == v0::detail::json::hex(file.header)) return std::move(found.shard);
+  if (found.next == v0::detail::hex(file.header)) return std::move(found.shard);
   return Error(Errc::checksum, "the shard is not that of the index: the file may belong to another set")
-      .expected(v0::detail::json::hex(file.header))
+      .expected(v0::detail::hex(file.header))
       .found(found.next);
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/hash.hpp"
+#include "base/hex.hpp"
 #include "json/sealed.hpp"
 #include "packing.hpp"
 
@@ -105,8 +106,8 @@ Result<std::vector<std::string>> Planner::add(std::uint32_t first, std::uint32_t
         return Error(Errc::malformed, "two processes own the same box, with different elements")
             .path(tensor.name)
             .expected("equal checksums")
-            .found(v0::detail::json::hex(at->second.hash) + " in process " + std::to_string(at->second.process) + ", " +
-                   v0::detail::json::hex(hash) + " in process " + std::to_string(process));
+            .found(v0::detail::hex(at->second.hash) + " in process " + std::to_string(at->second.process) + ", " +
+                   v0::detail::hex(hash) + " in process " + std::to_string(process));
       }
       Unpacker numbers(packed);
       const std::size_t before = layout.boxes.size();

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/hash.hpp"
+#include "base/hex.hpp"
 #include "base/parallel.hpp"
 #include "json/json.hpp"
 #include "json/sealed.hpp"
@@ -146,10 +147,10 @@ Result<Snapshot> shard_of(const Snapshot& snapshot, const std::vector<const Loca
     place.end_array();
     place.end_object();
     sum.key(tensor.whole.name);
-    sum.string(json::hex(hashes[i].all));
+    sum.string(hex(hashes[i].all));
     if (hashes[i].pieces.empty()) continue;
     joined.clear();
-    for (const std::uint64_t hash : hashes[i].pieces) joined += json::hex(hash);
+    for (const std::uint64_t hash : hashes[i].pieces) joined += hex(hash);
     piece.key(tensor.whole.name);
     piece.string(joined);
   }
@@ -188,7 +189,7 @@ Result<WrittenFile> write_shard_delta(const Snapshot& base, const Snapshot& shar
   STELE_TRY(file->commit());
   WrittenFile written = hashing.file(full);
   const auto info = delta_info(delta);
-  written.header = (info ? json::from_hex(info->next) : std::nullopt).value_or(0);
+  written.header = (info ? from_hex(info->next) : std::nullopt).value_or(0);
   return written;
 }
 

@@ -2,6 +2,7 @@
 #include "gzip.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include <libdeflate.h>
 #include <zlib.h>
@@ -46,6 +47,19 @@ std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::s
   const std::size_t made = all - z.avail_out;
   inflateEnd(&z);
   return out.first(made);
+}
+
+Result<std::size_t> inflate_next(std::span<const std::byte>& in, std::span<std::byte> out) {
+  const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflater(
+      libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
+  if (inflater == nullptr) throw std::bad_alloc();
+  const auto decompress = is_gzip(in) ? &libdeflate_gzip_decompress_ex : &libdeflate_zlib_decompress_ex;
+  std::size_t used = 0, made = 0;
+  const auto result = decompress(inflater.get(), in.data(), in.size(), out.data(), out.size(), &used, &made);
+  if (result == LIBDEFLATE_INSUFFICIENT_SPACE) return Error(Errc::malformed, "the deflated data have too many bytes");
+  if (result != LIBDEFLATE_SUCCESS) return Error(Errc::malformed, "the deflated data are damaged");
+  in = in.subspan(used);
+  return made;
 }
 
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept {

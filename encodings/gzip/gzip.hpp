@@ -72,6 +72,10 @@ void add_unchecked_header(Report& report);
 /// files, or if memory runs out.
 std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> out) noexcept;
 
+/// Inflates the zlib data or the gzip member at the beginning of `in`, which is then the rest. Returns the number of
+/// bytes. Errors: malformed (damaged data, or more bytes than `out`). Throws std::bad_alloc.
+Result<std::size_t> inflate_next(std::span<const std::byte>& in, std::span<std::byte> out);
+
 /// Continues a CRC-32 (the one of zip and gzip): returns the CRC of `crc`'s bytes followed by the given bytes.
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept;
 /// Returns the CRC-32 of the bytes of `a` followed by the `length_of_b` bytes of `b`.

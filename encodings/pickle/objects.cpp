@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "encodings/pickle/pickle.hpp"
+#include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::pickle {
 namespace {
@@ -61,6 +62,26 @@ Ref Objects::find(Ref dict, std::string_view key) const noexcept {
 Ref Objects::callable(Ref r) const noexcept { return nodes_[r].callable; }
 Ref Objects::args(Ref r) const noexcept { return nodes_[r].kind == Kind::global ? no_ref : nodes_[r].args; }
 Ref Objects::state(Ref r) const noexcept { return nodes_[r].kind == Kind::global ? no_ref : nodes_[r].state; }
+
+std::optional<Value> Objects::plain(Ref r) const {
+  switch (kind(r)) {
+    case Kind::none:
+      return Value();
+    case Kind::boolean:
+      return Value(boolean(r));
+    case Kind::integer:
+      return Value(integer(r));
+    case Kind::real:
+      return Value(real(r));
+    case Kind::big:
+      if (const std::string_view digits = text(r); digits.size() == 9 && digits[8] == '\0') {
+        return Value(load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(digits.data())));
+      }
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
 
 std::optional<unsigned> protocol(std::span<const std::byte> head) noexcept {
   if (head.size() < 2 || head[0] != std::byte{0x80}) return std::nullopt;

@@ -24,6 +24,7 @@
 #include "io/cursor.hpp"
 #include "io/gather.hpp"
 #include "stele/result.hpp"
+#include "stele/value.hpp"
 
 namespace stele::inline v0::detail::pickle {
 
@@ -95,6 +96,9 @@ class Objects {
   /// Returns the argument of BUILD for an object or a dict, or no_ref. It is a dict of attributes, or any state that
   /// the class accepts (a pair of dicts if the class has slots, any tuple).
   Ref state(Ref r) const noexcept;
+
+  /// Returns None, a bool, an integer of at most 64 bits or a float as a Value; nullopt for other objects.
+  std::optional<Value> plain(Ref r) const;
 
   /// Returns the number of objects.
   std::size_t size() const noexcept { return nodes_.size(); }

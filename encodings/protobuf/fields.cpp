@@ -4,24 +4,22 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/varint.hpp"
+
 namespace stele::inline v0::detail::protobuf {
 
 Error Fields::bad(const char* message) const { return Error(Errc::malformed, message).offset(in_.position()); }
 
 Result<std::uint64_t> Fields::varint() {
-  const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(10, end_ - in_.position()));
+  const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(max_varint, end_ - in_.position()));
   STELE_TRY_ASSIGN(const std::byte* const bytes, in_.peek(n));
+  std::span<const std::byte> rest(bytes, n);
   std::uint64_t value = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const auto b = std::to_integer<std::uint64_t>(bytes[i]);
-    if (i == 9 && b > 1) return bad("the protobuf varint exceeds 64 bits");
-    value |= (b & 0x7f) << (7 * i);
-    if (b < 0x80) {
-      STELE_TRY(in_.skip(i + 1));
-      return value;
-    }
+  if (!take_varint(rest, value)) {
+    return bad(n < max_varint ? "the protobuf message ends inside a varint" : "the protobuf varint exceeds 64 bits");
   }
-  return bad("the protobuf message ends inside a varint");
+  STELE_TRY(in_.skip(n - rest.size()));
+  return value;
 }
 
 Result<bool> Fields::next() {

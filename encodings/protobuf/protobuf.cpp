@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "base/varint.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::protobuf {
@@ -80,14 +81,13 @@ bool Reader::take(std::uint64_t size) noexcept {
 }
 
 bool Reader::take_varint(std::uint64_t& out) noexcept {
-  out = 0;
-  for (unsigned shift = 0; shift < 64 && at_ < bytes_.size(); shift += 7) {
-    const auto b = static_cast<std::uint64_t>(bytes_[at_++]);
-    if (shift == 63 && b > 1) return fail("the protobuf varint exceeds 64 bits");
-    out |= (b & 0x7f) << shift;
-    if (b < 0x80) return true;
+  std::span<const std::byte> rest = bytes_.subspan(at_);
+  if (!detail::take_varint(rest, out)) {
+    return fail(rest.size() < max_varint ? "the protobuf message ends inside a varint"
+                                         : "the protobuf varint exceeds 64 bits");
   }
-  return fail("the protobuf message ends inside a varint");
+  at_ = bytes_.size() - rest.size();
+  return true;
 }
 
 void put_number(std::vector<std::byte>& message, std::uint32_t field, std::uint64_t number) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/crc32c.hpp"
+#include "base/varint.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::sstable {
@@ -143,16 +144,10 @@ Status read_table(const Source& source, std::uint64_t max_block, const TableEntr
 }
 
 bool take_varint(View& from, std::uint64_t& out) noexcept {
-  out = 0;
-  for (std::size_t i = 0; i < std::min<std::size_t>(from.size(), 10); ++i) {
-    const auto b = std::to_integer<std::uint64_t>(from[i]);
-    if ((i == 9 && b > 1) || (i != 0 && b == 0)) return false;
-    out |= (b & 0x7f) << 7 * i;
-    if (b >= 0x80) continue;
-    from = from.subspan(i + 1);
-    return true;
-  }
-  return false;
+  const View all = from;
+  if (!detail::take_varint(from, out)) return false;
+  const std::size_t size = all.size() - from.size();
+  return size == 1 || all[size - 1] != std::byte{0};
 }
 
 Result<Bytes> snappy_bytes(View in, std::uint64_t max_size) {

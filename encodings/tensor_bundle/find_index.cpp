@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bundle.hpp"
+#include "io/text.hpp"
 #include "stele/bundle.hpp"
 
 namespace stele::inline v0::detail::tensorflow {
@@ -42,13 +43,7 @@ std::optional<std::string> unquoted(std::string_view text) {
 
 /// Opens the checkpoint that a text file names as the latest.
 Result<SourcePtr> open_latest(const Source& state) {
-  if (state.size() > max_state_bytes) {
-    return Error(Errc::limit, "the list of checkpoints is too long")
-        .file(state.name())
-        .expected("at most " + std::to_string(max_state_bytes) + " bytes");
-  }
-  std::string text(static_cast<std::size_t>(state.size()), '\0');
-  STELE_TRY(state.read_at(0, std::as_writable_bytes(std::span(text))));
+  STELE_TRY_ASSIGN(const std::string text, read_text(state, max_state_bytes, "the list of checkpoints is too long"));
   std::optional<std::string> prefix;
   for (std::size_t line = 0; line < text.size() && !prefix;) {
     const std::size_t end = std::min(text.find('\n', line), text.size());

@@ -1,7 +1,6 @@
 // Decodes frames of Blosc 1.
 #include "encodings/zarr/blosc.hpp"
 
-#include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "base/byte_planes.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 
@@ -64,10 +64,8 @@ Status unpack_part(unsigned codec, std::span<const std::byte> in, std::span<std:
   if (codec == 1) {
     good = lz4_block(in, out);
   } else if (codec == 3) {
-    auto size = static_cast<uLongf>(out.size());
-    good = uncompress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(in.data()),
-                      static_cast<uLong>(in.size())) == Z_OK &&
-           size == out.size();
+    const auto made = gzip::inflate_next(in, out);
+    good = made && *made == out.size();
   } else if (codec == 4) {
     good = ZSTD_decompress(out.data(), out.size(), in.data(), in.size()) == out.size();
   } else {
@@ -142,11 +140,8 @@ Result<std::size_t> blosc_decode(std::span<const std::byte> in, std::span<std::b
       STELE_TRY(unpack_part(flags >> 5, in.subspan(at, n), made.subspan(k * part, part)));
       at += n;
     }
-    const std::size_t whole = to.size() / width * width;
     if (shuffle) {
-      join_byte_planes(made.data(), to.data(), to.size() / width, width);
-      std::copy(made.begin() + static_cast<std::ptrdiff_t>(whole), made.end(),
-                to.begin() + static_cast<std::ptrdiff_t>(whole));
+      join_byte_planes(made, to.data(), width);
     } else if (bits) {
       unshuffle_bits(made, to, width);
     }

@@ -1,13 +1,11 @@
 // Writes the document and the chunks of an array of zarr v3.
 #include "encodings/zarr/chunk_writer.hpp"
 
-#include <zstd.h>
-
 #include <algorithm>
 #include <array>
-#include <new>
 #include <utility>
 
+#include "encodings/zstd/contexts.hpp"
 #include "json/json.hpp"
 
 namespace stele::inline v0::detail::zarr {
@@ -97,22 +95,17 @@ Result<std::string> document_of(const ArrayPlan& plan, int level, const Value& a
 }
 
 struct Compressor::State {
-  explicit State(int level) : context(ZSTD_createCCtx()) {
-    if (context == nullptr) throw std::bad_alloc();
-    ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level);
-  }
-  ~State() { ZSTD_freeCCtx(context); }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ZSTD_CCtx* context;
+  zstd::Compressor context = zstd::new_compressor();
 };
 
-Compressor::Compressor(int level) : state_(std::make_unique<State>(level)), buffer_(ZSTD_CStreamOutSize()) {}
+Compressor::Compressor(int level) : state_(std::make_unique<State>()), buffer_(ZSTD_CStreamOutSize()) {
+  ZSTD_CCtx_setParameter(state_->context.get(), ZSTD_c_compressionLevel, level);
+}
 Compressor::~Compressor() = default;
 
 void Compressor::begin(std::uint64_t size) {
-  ZSTD_CCtx_reset(state_->context, ZSTD_reset_session_only);
-  ZSTD_CCtx_setPledgedSrcSize(state_->context, size);
+  ZSTD_CCtx_reset(state_->context.get(), ZSTD_reset_session_only);
+  ZSTD_CCtx_setPledgedSrcSize(state_->context.get(), size);
   used_ = 0;
   flushed_ = false;
 }
@@ -121,7 +114,7 @@ Status Compressor::put(std::span<const std::byte> bytes, bool last, Sink& to) {
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
   for (std::size_t left = 1; left != 0;) {
     ZSTD_outBuffer out{buffer_.data(), buffer_.size(), used_};
-    left = ZSTD_compressStream2(state_->context, &out, &in, last ? ZSTD_e_end : ZSTD_e_continue);
+    left = ZSTD_compressStream2(state_->context.get(), &out, &in, last ? ZSTD_e_end : ZSTD_e_continue);
     if (ZSTD_isError(left) != 0) return Error(Errc::out_of_memory, "zstd has failed").found(ZSTD_getErrorName(left));
     if (!last) left = in.size - in.pos;
     used_ = out.pos;

@@ -1,15 +1,14 @@
 // The codecs of zarr that convert bytes to bytes.
 #include "encodings/zarr/codecs.hpp"
 
-#include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 
 #include "base/crc32c.hpp"
 #include "base/limits.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "encodings/zarr/blosc.hpp"
 #include "stele/detail/little_endian.hpp"
 
@@ -20,40 +19,14 @@ Error damaged(std::string_view found) {
   return Error(Errc::malformed, "the compressed data are damaged").found(std::string(found));
 }
 
-struct EndInflate {
-  void operator()(z_stream* stream) const noexcept {
-    inflateEnd(stream);
-    delete stream;  // NOLINT(cppcoreguidelines-owning-memory): the pointer's own deleter
-  }
-};
-
-/// Inflates gzip or zlib data. Returns the number of bytes.
+/// Inflates zlib data, or all members of a gzip file. Returns the number of bytes.
 Result<std::size_t> inflate_all(std::span<const std::byte> in, std::span<std::byte> out) {
-  std::unique_ptr<z_stream, EndInflate> stream(new z_stream());
-  constexpr int gzip_or_zlib = 15 + 32;
-  if (inflateInit2(stream.get(), gzip_or_zlib) != Z_OK) return Error(Errc::out_of_memory, "zlib has no memory");
-  constexpr std::size_t step = std::size_t{1} << 30;  // zlib counts in 32 bits
-  std::size_t read = 0, made = 0;
-  for (int state = Z_OK; state != Z_STREAM_END;) {
-    const std::size_t give = std::min(step, in.size() - read), room = std::min(step, out.size() - made);
-    std::byte spare{};  // detects data that are longer than `out`
-    stream->next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(in.data() + read));
-    stream->avail_in = static_cast<uInt>(give);
-    stream->next_out = reinterpret_cast<Bytef*>(room != 0 ? out.data() + made : &spare);
-    stream->avail_out = static_cast<uInt>(room != 0 ? room : 1);
-    const std::size_t space = stream->avail_out;
-    state = inflate(stream.get(), Z_NO_FLUSH);
-    read += give - stream->avail_in;
-    const std::size_t n = space - stream->avail_out;
-    if (room == 0 && n != 0) return damaged("more bytes than the chunk has");
+  std::size_t made = 0;
+  do {
+    STELE_TRY_ASSIGN(const std::size_t n, gzip::inflate_next(in, out.subspan(made)));
     made += n;
-    if (state == Z_STREAM_END && read < in.size() && in[read] == std::byte{0x1f}) {
-      state = inflateReset(stream.get());  // another member of a gzip file
-    } else if (state != Z_OK && state != Z_STREAM_END) {
-      return damaged(stream->msg != nullptr ? stream->msg : "an early end");
-    }
-  }
-  if (read != in.size()) return damaged("bytes after the end");
+  } while (gzip::is_gzip(in));
+  if (!in.empty()) return damaged("bytes after the end");
   return made;
 }
 

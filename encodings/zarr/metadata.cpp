@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -11,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "base/in_file.hpp"
 #include "base/shortened.hpp"
 #include "encodings/zarr/blosc.hpp"
@@ -286,11 +286,9 @@ class ArrayReader {
       outcome = convert(type, source, dtype, made, 1, rules);
     };
     if (word.starts_with("0x")) {  // the element's bits
-      std::uint64_t bits = 0;
-      const auto [end, error] = std::from_chars(word.data() + 2, word.data() + word.size(), bits, 16);
-      if (error != std::errc() || end != word.data() + word.size()) return false;
-      if (size < 8 && bits >> (8 * size) != 0) return false;
-      for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<std::byte>(bits >> 8 * i & 0xff);
+      const auto bits = from_hex(word.substr(2), word.size() - 2);
+      if (!bits || (size < 8 && *bits >> (8 * size) != 0)) return false;
+      for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<std::byte>(*bits >> 8 * i & 0xff);
       return true;
     }
     if (word == "NaN") {

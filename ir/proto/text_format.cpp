@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "io/text.hpp"
+
 namespace stele::inline v0::detail::ir {
 
 namespace {
@@ -33,14 +35,7 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
 
 Status read_text(const Input& input, google::protobuf::Message& message) {
   STELE_TRY_ASSIGN(const SourcePtr source, input.open("", {}));
-  if (source->size() > max_text_bytes) {
-    return Error(Errc::limit, "the file has more than 1 MiB")
-        .file(input.name())
-        .expected(std::to_string(max_text_bytes) + " bytes")
-        .found(std::to_string(source->size()));
-  }
-  std::string text(static_cast<std::size_t>(source->size()), '\0');
-  STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));
+  STELE_TRY_ASSIGN(const std::string text, detail::read_text(*source, max_text_bytes));
   google::protobuf::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
   google::protobuf::TextFormat::Parser parser;
   FirstError first;

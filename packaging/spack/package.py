@@ -69,9 +69,7 @@ class Stele(CMakePackage):
 
     for formats in ("all", "json", "orbax", "stele", "zarr"):
         depends_on("zstd@1.5:", when=f"formats={formats}")
-    for formats in ("orbax", "zarr"):
-        depends_on("zlib-api", when=f"formats={formats}")
-    for formats in ("all", "archive", "burn", "json", "keras", "nnef", "numpy", "pytorch", "samediff"):
+    for formats in ("all", "archive", "burn", "json", "keras", "nnef", "numpy", "orbax", "pytorch", "samediff", "zarr"):
         depends_on("zlib-api", when=f"formats={formats}")
         depends_on("libdeflate", when=f"formats={formats}")
     for formats in ("all", "archive", "samediff"):

@@ -8,6 +8,7 @@
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/gguf.hpp>
 
+#include "base/dtypes.hpp"
 #include "bindings.hpp"
 #include "commands.hpp"
 #include "snapshot/data.hpp"
@@ -19,17 +20,9 @@ namespace stele::python {
 namespace {
 
 DType dtype_of(const std::string& text) {
-  static const auto all = [] {
-    std::unordered_map<std::string_view, DType> map;
-    for (unsigned code = 0; code < 256; ++code) {
-      const auto dtype = static_cast<DType>(code);
-      if (is_known(dtype)) map.emplace(name(dtype), dtype);
-    }
-    return map;
-  }();
-  const auto found = all.find(text);
-  if (found == all.end()) throw nb::value_error(("not a dtype: " + text).c_str());
-  return found->second;
+  const DType dtype = v0::detail::dtype_named(text);
+  if (dtype == DType::none) throw nb::value_error(("not a dtype: " + text).c_str());
+  return dtype;
 }
 
 /// Memory of Python as a leaf: elements at any strides, in either byte order.

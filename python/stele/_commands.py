@@ -105,6 +105,11 @@ def _run(command: str, arguments: dict[str, Any], *places: str) -> dict[str, Any
     return run(words)[1]
 
 
+def _report(command: str, arguments: dict[str, Any], *places: str) -> Report:
+    """Runs a subcommand as :func:`_run`, and returns its report."""
+    return report_of(_run(command, arguments, *places).get("rows", []))
+
+
 def convert(
     source: Source,
     target: Path,
@@ -150,7 +155,7 @@ def convert(
     Returns:
         The report: what was lost, converted, quantized.
     """
-    return report_of(_run("convert", locals(), "source", "target").get("rows", []))
+    return _report("convert", locals(), "source", "target")
 
 
 @dataclass(frozen=True)
@@ -287,12 +292,12 @@ def merge(
 ) -> Report:
     """Joins the tensors of several files in one: ``stele merge``. With `overlay`, later files replace tensors of
     earlier ones."""
-    return report_of(_run("merge", locals(), "files").get("rows", []))
+    return _report("merge", locals(), "files")
 
 
 def delta(old: Source, new: Source, out: Path, *, to: str | None = None, allow_loss: bool = False, threads: int = 0) -> Report:
     """Writes what changed between two versions of a model: ``stele delta``."""
-    return report_of(_run("delta", locals(), "old", "new").get("rows", []))
+    return _report("delta", locals(), "old", "new")
 
 
 def apply(
@@ -303,12 +308,12 @@ def apply(
 
     With `in_place` and no deltas, completes a change that was interrupted.
     """
-    return report_of(_run("apply", locals(), "base", "deltas").get("rows", []))
+    return _report("apply", locals(), "base", "deltas")
 
 
 def compact(deltas: Iterable[Source], out: Path, *, to: str | None = None, threads: int = 0) -> Report:
     """Joins deltas that follow each other in one: ``stele compact``."""
-    return report_of(_run("compact", locals(), "deltas").get("rows", []))
+    return _report("compact", locals(), "deltas")
 
 
 def split(
@@ -390,7 +395,7 @@ def import_onnx(
         shapes: ``{input: extents}``; None stays open.
         mappings: a file of mapping rules that go before the library's.
     """
-    return report_of(_run("import", locals(), "source", "target").get("rows", []))
+    return _report("import", locals(), "source", "target")
 
 
 def import_tensorflow(
@@ -407,7 +412,7 @@ def import_tensorflow(
     no_clobber: bool = False,
 ) -> Report:
     """Writes the graph of a SavedModel or a frozen graph for DL4J, or as ONNX: ``stele import``."""
-    return report_of(_run("import", locals(), "source", "target").get("rows", []))
+    return _report("import", locals(), "source", "target")
 
 
 def export_onnx(
@@ -415,4 +420,4 @@ def export_onnx(
     no_clobber: bool = False,
 ) -> Report:
     """Writes a graph of DL4J as an ONNX model: ``stele import MODEL OUT.onnx``."""
-    return report_of(_run("import", {**locals(), "to": "onnx"}, "source", "target").get("rows", []))
+    return _report("import", {**locals(), "to": "onnx"}, "source", "target")

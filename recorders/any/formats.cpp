@@ -10,6 +10,7 @@
 #include "asked_folder.hpp"
 #include "base/entry_names.hpp"
 #include "base/extension.hpp"
+#include "base/hex.hpp"
 #include "base/limits.hpp"
 #include "base/similar.hpp"
 #include "model_zip.hpp"
@@ -498,12 +499,10 @@ Result<const Format*> detail::format_in(const Source& source, [[maybe_unused]] b
   if (const Foreign* const other = foreign_of_path(source.name())) {
     return not_read(source, "by its name " + std::string(other->what));
   }
-  static constexpr char digits[] = "0123456789abcdef";
   std::string seen = std::to_string(source.size()) + " bytes";
   if (size != 0) seen += " that begin with";
   for (std::size_t i = 0; i < std::min<std::size_t>(size, 8); ++i) {
-    const auto b = static_cast<unsigned>(head[i]);
-    seen += {' ', digits[b >> 4], digits[b & 15U]};
+    seen += ' ' + detail::hex(static_cast<unsigned>(head[i]), 2);
   }
   if (named) seen += ", with the name of a " + std::string((*named)->name()) + " file";
   return not_read(source, seen);

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 
+#include "base/hex.hpp"
 #include "base/name_order.hpp"
 #include "base/reserved_names.hpp"
 #include "json/json.hpp"
@@ -37,7 +38,6 @@ Status each_line(std::string_view text, Visit visit) {
 
 /// Encodes a name as one word.
 std::string coded(std::string_view name) {
-  static constexpr char digits[] = "0123456789ABCDEF";
   if (name.empty()) return "%";
   std::string text;
   // A reader would take a mark at the beginning of the file for the file's byte order mark, so it is encoded.
@@ -46,7 +46,7 @@ std::string coded(std::string_view name) {
     const auto b = static_cast<unsigned char>(c);
     if (b <= 0x20 || b == 0x7f || c == '%' || marked != 0) {
       marked -= marked != 0 ? 1 : 0;
-      text += {'%', digits[b >> 4], digits[b & 15U]};
+      text += detail::percent_encoded(c);
     } else {
       text += c;
     }
@@ -61,11 +61,9 @@ bool decode(std::string_view word, std::string& name) {
       name += word[i];
       continue;
     }
-    unsigned b = 0;
-    if (word.size() - i < 3) return false;
-    const auto [end, error] = std::from_chars(word.data() + i + 1, word.data() + i + 3, b, 16);
-    if (error != std::errc() || end != word.data() + i + 3) return false;
-    name += static_cast<char>(b);
+    const auto byte = detail::from_hex(word.substr(i + 1, 2), 2);
+    if (!byte) return false;
+    name += static_cast<char>(*byte);
     i += 2;
   }
   return true;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/in_file.hpp"
+#include "base/varint.hpp"
 #include "encodings/protobuf/fields.hpp"
 #include "io/cursor.hpp"
 #include "snapshot/source_range.hpp"
@@ -229,13 +230,10 @@ struct Head {
   std::size_t at = 0;
 
   bool varint(std::uint64_t& out) {
-    out = 0;
-    for (unsigned shift = 0; shift < 63 && at < bytes.size(); shift += 7) {
-      const auto b = std::to_integer<std::uint64_t>(bytes[at++]);
-      out |= (b & 0x7f) << shift;
-      if (b < 0x80) return true;
-    }
-    return false;
+    auto rest = bytes.subspan(at);
+    const bool whole = take_varint(rest, out);
+    at = bytes.size() - rest.size();
+    return whole;
   }
   /// Reads a string of 1 to 256 characters, which must not contain control characters.
   bool text() {

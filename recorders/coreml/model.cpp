@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/varint.hpp"
 #include "encodings/protobuf/fields.hpp"
 #include "program.hpp"
 #include "snapshot/source_range.hpp"
@@ -142,13 +143,11 @@ class NetworkReader {
 
 /// Reads a varint of a head in memory; nullopt if it does not end there.
 std::optional<std::uint64_t> varint(std::span<const std::byte> head, std::size_t& at) {
+  auto rest = head.subspan(at);
   std::uint64_t value = 0;
-  for (unsigned shift = 0; at < head.size() && shift < 63; shift += 7) {
-    const auto byte = std::to_integer<std::uint64_t>(head[at++]);
-    value |= (byte & 0x7f) << shift;
-    if (byte < 0x80) return value;
-  }
-  return std::nullopt;
+  if (!take_varint(rest, value)) return std::nullopt;
+  at = head.size() - rest.size();
+  return value;
 }
 
 }  // namespace

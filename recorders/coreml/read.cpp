@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/in_file.hpp"
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "model.hpp"
 #include "passes/byte_order.hpp"
@@ -27,9 +28,8 @@ constexpr std::uint64_t max_manifest_bytes = std::uint64_t{1} << 20;
 Result<std::string> model_path(const Bundle& package) {
   STELE_TRY_ASSIGN(const SourcePtr source, package.open(manifest_name));
   const auto bad = [&](const char* message) { return Error(Errc::malformed, message).file(source->name()); };
-  if (source->size() > max_manifest_bytes) return bad("the package's manifest is too large");
-  std::string text(static_cast<std::size_t>(source->size()), '\0');
-  STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));
+  STELE_TRY_ASSIGN(const std::string text,
+                   detail::read_text(*source, max_manifest_bytes, "the package's manifest is too large"));
   STELE_TRY_ASSIGN(const Value manifest, detail::in_file(parse_json(text), source->name()));
   const Value* const root = manifest.find("rootModelIdentifier");
   const Value* const items = manifest.find("itemInfoEntries");

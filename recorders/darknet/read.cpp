@@ -8,6 +8,7 @@
 #include "base/limits.hpp"
 #include "file.hpp"
 #include "io/cursor.hpp"
+#include "io/text.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/source_range.hpp"
@@ -107,14 +108,7 @@ class DarknetReader {
       auto source = bundle->open(cfg);
       if (!source && source.error().code() == Errc::not_found) continue;
       if (!source) return std::move(source).error();
-      if ((*source)->size() > max_cfg_bytes) {
-        return Error(Errc::limit, "the network's file is too large")
-            .file((*source)->name())
-            .expected("at most " + std::to_string(max_cfg_bytes) + " bytes")
-            .found(std::to_string((*source)->size()));
-      }
-      text_.resize(static_cast<std::size_t>((*source)->size()));
-      STELE_TRY((*source)->read_at(0, std::as_writable_bytes(std::span(text_))));
+      STELE_TRY_ASSIGN(text_, read_text(**source, max_cfg_bytes, "the network's file is too large"));
       cfg_ = text_;
       cfg_name_ = (*source)->name();
       if (!cfg_.empty()) return {};

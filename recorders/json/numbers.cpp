@@ -2,12 +2,12 @@
 #include "numbers.hpp"
 
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "base/from_chars.hpp"
+#include "base/hex.hpp"
 #include "json/decimal.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/convert.hpp"
@@ -95,10 +95,7 @@ void append_float(DType d, std::uint64_t bits, std::string& out) {
       out += "\"nan\"";
       return;
     }
-    constexpr char hex[] = "0123456789abcdef";
-    out += "\"0x";
-    for (unsigned i = 2 * element_size(d); i-- != 0;) out += hex[bits >> 4 * i & 15];
-    out += '"';
+    out.append("\"0x").append(hex(bits, 2 * element_size(d))).append("\"");
   } else if (std::isinf(number)) {
     out += number < 0 ? "\"-inf\"" : "\"inf\"";
   } else if (d == DType::f64) {
@@ -239,11 +236,12 @@ Status NumberReader::token(std::string_view text, std::size_t at, std::byte* out
       } else if (text == "\"-inf\"") {
         bits = infinity | sign;
       } else if (text != "\"nan\"") {
-        const bool hex = text.starts_with("\"0x") && text.size() == 4 + std::size_t{2} * width_;
-        const auto [end, error] = hex ? std::from_chars(text.data() + 3, text.data() + text.size() - 1, bits, 16)
-                                      : std::from_chars_result{nullptr, std::errc::invalid_argument};
-        const bool nan = error == std::errc() && end == text.data() + text.size() - 1 && (bits & ~sign) > infinity;
-        if (!nan) return bad(Errc::malformed, "a number, nan, inf, -inf, or 0x and the bits of a NaN");
+        const auto nan = text.starts_with("\"0x") ? from_hex(text.substr(3, text.size() - 4), std::size_t{2} * width_)
+                                                  : std::nullopt;
+        if (!nan || (*nan & ~sign) <= infinity) {
+          return bad(Errc::malformed, "a number, nan, inf, -inf, or 0x and the bits of a NaN");
+        }
+        bits = *nan;
       }
     } else if (!is_number(text, integral)) {
       return bad(Errc::malformed, "a number");

@@ -4,29 +4,29 @@
 #include <charconv>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "numbers.hpp"
 
 namespace stele::inline v0::detail::json {
 namespace {
 
 std::optional<ParamId> parse_id(std::string_view text) {
-  const auto number = [](std::string_view digits, int base, std::uint64_t& out) {
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out, base);
-    return error == std::errc() && end == digits.data() + digits.size();
-  };
-  std::uint64_t low = 0;
-  if (text.size() > 1 && text.starts_with('0') && text.size() != 36) return std::nullopt;
-  if (text.size() != 36) return number(text, 10, low) ? std::optional(ParamId::from_u64(low)) : std::nullopt;
+  if (text.size() != 36) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool padded = text.size() > 1 && text.starts_with('0');
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    return whole && !padded ? std::optional(ParamId::from_u64(number)) : std::nullopt;
+  }
   std::string digits;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
     if (dash != (text[i] == '-')) return std::nullopt;
     if (!dash) digits += text[i];
   }
-  std::uint64_t high = 0;
-  const bool hex =
-      number(std::string_view(digits).substr(0, 16), 16, high) && number(std::string_view(digits).substr(16), 16, low);
-  return hex ? std::optional(ParamId::from_uuid(high, low)) : std::nullopt;
+  const auto high = detail::from_hex(std::string_view(digits).substr(0, 16)),
+             low = detail::from_hex(std::string_view(digits).substr(16));
+  return high && low ? std::optional(ParamId::from_uuid(*high, *low)) : std::nullopt;
 }
 
 }  // namespace

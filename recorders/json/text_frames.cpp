@@ -117,7 +117,7 @@ class FramedText final : public Text {
 
   /// Working memory to decompress a frame. Kept by the text, because the threads that use it are short-lived.
   struct Tools {
-    Decompressor context{new_decompressor()};
+    zstd::Decompressor context = zstd::new_decompressor();
     Bytes stored;
   };
 
@@ -280,7 +280,7 @@ class Seekable {
           .offset(frame.stored + 24);
     }
     index.resize(static_cast<std::size_t>(plain));
-    const Decompressor context(new_decompressor());
+    const zstd::Decompressor context = zstd::new_decompressor();
     return unpack(*context, *source_, frame.stored + head, bytes.span().subspan(head),
                   std::as_writable_bytes(std::span(index)));
   }

@@ -2,25 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <new>
 
-#include <zstd.h>
-
+#include "encodings/zstd/contexts.hpp"
 #include "text_in.hpp"
 
 namespace stele::inline v0::detail::json {
-
-struct FreeDecompressor {
-  void operator()(ZSTD_DCtx* c) const { ZSTD_freeDCtx(c); }
-};
-using Decompressor = std::unique_ptr<ZSTD_DCtx, FreeDecompressor>;
-
-inline ZSTD_DCtx* new_decompressor() {
-  ZSTD_DCtx* const made = ZSTD_createDCtx();
-  if (made == nullptr) throw std::bad_alloc();
-  return made;
-}
 
 inline Error damaged(const Source& source, std::uint64_t offset, const char* text) {
   return Error(Errc::malformed, text).file(source.name()).offset(offset);

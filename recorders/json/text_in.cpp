@@ -47,7 +47,7 @@ class Stream {
 
 class ZstdStream final : public Stream {
  public:
-  explicit ZstdStream(const Source& source) : source_(source), context_(new_decompressor()), input_(input_size) {
+  explicit ZstdStream(const Source& source) : source_(source), context_(zstd::new_decompressor()), input_(input_size) {
     // A frame declares its window size, which is limited by the size of the file.
     const int window = std::clamp(static_cast<int>(std::bit_width(source.size())) + 1, 23, 27);
     ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, window);
@@ -86,7 +86,7 @@ class ZstdStream final : public Stream {
   }
 
   const Source& source_;
-  Decompressor context_;
+  zstd::Decompressor context_;
   bool between_ = false;  // between two frames
   Bytes input_;
   std::span<const std::byte> rest_;

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include <zlib.h>
-#include <zstd.h>
 
 #include "base/hash.hpp"
 #include "base/parallel.hpp"
 #include "encodings/gzip/gzip.hpp"
+#include "encodings/zstd/contexts.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/base64.hpp"
@@ -101,24 +101,18 @@ class GzipOut final : public TextOut {
   Bytes text_;
 };
 
-struct Free {
-  void operator()(ZSTD_CCtx* c) const { ZSTD_freeCCtx(c); }
-};
-using Compressor = std::unique_ptr<ZSTD_CCtx, Free>;
-
 /// A frame to be written.
 struct Packed {
   Bytes text;
   std::size_t used = 0;
   Bytes packed;
   std::size_t size = 0;
-  Compressor context;
+  zstd::Compressor context;
 
   void pack(int level) {
     if (packed.empty()) packed = Bytes(ZSTD_compressBound(frame_size));
     if (context == nullptr) {
-      context.reset(ZSTD_createCCtx());
-      if (context == nullptr) throw std::bad_alloc();
+      context = zstd::new_compressor();
       ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level);
       ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
     }
@@ -233,8 +227,7 @@ class ZstdOut final : public TextOut {
     constexpr std::size_t head = 32;
     const std::string& index = hashes_.append(rest);
     packed = Bytes(head + ZSTD_compressBound(index.size()));
-    const Compressor context(ZSTD_createCCtx());
-    if (context == nullptr) throw std::bad_alloc();
+    const zstd::Compressor context = zstd::new_compressor();
     std::size_t n =
         ZSTD_compress2(context.get(), packed.data() + head, packed.size() - head, index.data(), index.size());
     if (ZSTD_isError(n)) throw std::bad_alloc();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/extension.hpp"
+#include "base/hex.hpp"
 #include "base/parallel.hpp"
 #include "json/json.hpp"
 #include "numbers.hpp"
@@ -338,12 +339,8 @@ class Writer {
 
   static std::string text_of(const ParamId& id) {
     if (id.form == ParamId::Form::u64) return std::to_string(id.low);
-    constexpr char hex[] = "0123456789abcdef";
-    std::string text;
-    for (unsigned i = 0; i < 32; ++i) {
-      if (i == 8 || i == 12 || i == 16 || i == 20) text += '-';
-      text += hex[(i < 16 ? id.high : id.low) >> (60 - 4 * (i % 16)) & 15];
-    }
+    std::string text = detail::hex(id.high) + detail::hex(id.low);
+    for (const std::size_t dash : {20U, 16U, 12U, 8U}) text.insert(dash, 1, '-');
     return text;
   }
 

@@ -2,6 +2,7 @@
 #include "files.hpp"
 
 #include "base/extension.hpp"
+#include "io/text.hpp"
 
 namespace stele::inline v0::detail::nnef {
 namespace {
@@ -19,14 +20,7 @@ std::string lower(std::string_view text) {
 
 Result<std::string> read_text(const Bundle& bundle, std::string_view name) {
   STELE_TRY_ASSIGN(const SourcePtr source, bundle.open(name));
-  if (source->size() > max_text_bytes)
-    return Error(Errc::limit, "the file is too large")
-        .file(source->name())
-        .expected("at most " + std::to_string(max_text_bytes) + " bytes")
-        .found(std::to_string(source->size()));
-  std::string text(static_cast<std::size_t>(source->size()), '\0');
-  STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));
-  return text;
+  return detail::read_text(*source, max_text_bytes);
 }
 
 NnefContainer container_at(NnefContainer container, std::string_view path) noexcept {

@@ -11,6 +11,7 @@
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
+#include "snapshot/path_parts.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/unread.hpp"
 #include "stele/bundle.hpp"
@@ -24,17 +25,6 @@ namespace {
 
 namespace nnef = detail::nnef;
 namespace tar = detail::tar;
-
-std::string path_of(std::string_view label) {
-  std::string path;
-  for (std::size_t begin = 0; begin <= label.size();) {
-    const std::size_t end = std::min(label.find('/', begin), label.size());
-    if (begin != 0) path += '.';
-    append_segment(path, label.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return path;
-}
 
 class NnefReader {
  public:
@@ -96,7 +86,7 @@ class NnefReader {
   }
 
   Status add(std::string_view label, const std::vector<std::uint64_t>* shape, std::string_view operation) {
-    const std::string path = path_of(label);
+    const std::string path = detail::path_of_parts(label, "/");
     const auto check_shape = [&](std::span<const Extent> found) -> Status {
       if (shape == nullptr || std::equal(shape->begin(), shape->end(), found.begin(), found.end())) return {};
       return Error(Errc::shape_mismatch, "the tensor file's shape differs from the graph's")

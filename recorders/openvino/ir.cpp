@@ -12,6 +12,7 @@
 
 #include "base/extension.hpp"
 #include "base/in_file.hpp"
+#include "io/text.hpp"
 #include "stele/bundle.hpp"
 #include "xml.hpp"
 
@@ -319,9 +320,7 @@ Result<SourcePtr> beside(const Source& source, std::string_view extension, const
 Result<std::string> text_of(const Source& source, IndexBudget& memory) {
   memory.admit(source.size(), index_rate::entry);
   if (!memory.take(source.size())) return index_error("the model's graph does not fit into memory");
-  std::string text(static_cast<std::size_t>(source.size()), '\0');
-  STELE_TRY(source.read_at(0, std::as_writable_bytes(std::span(text))));
-  return text;
+  return read_text(source, source.size());
 }
 
 }  // namespace

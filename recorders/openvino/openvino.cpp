@@ -10,6 +10,7 @@
 
 #include "base/in_file.hpp"
 #include "base/parallel.hpp"
+#include "io/text.hpp"
 #include "ir.hpp"
 #include "passes/byte_order.hpp"
 #include "passes/composites/composite.hpp"
@@ -178,9 +179,9 @@ class OpenvinoWriter {
   /// Returns true if the file has the new graph: only the constants then change.
   bool has_text(const Bundle& bundle, const std::string& name) const {
     const auto file = bundle.open(name);
-    if (!file || (*file)->size() != text_.size()) return false;
-    std::string old(text_.size(), '\0');
-    return (*file)->read_at(0, std::as_writable_bytes(std::span(old))) && old == text_;
+    if (!file) return false;
+    const auto old = detail::read_text(**file, text_.size());
+    return old && *old == text_;
   }
 
   Status write_constants(Sink& file) {

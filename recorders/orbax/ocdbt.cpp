@@ -17,6 +17,8 @@
 
 #include "base/crc32c.hpp"
 #include "base/shortened.hpp"
+#include "base/varint.hpp"
+#include "encodings/zstd/contexts.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 
@@ -100,14 +102,10 @@ class Body {
   }
   Result<std::uint64_t> varint() {
     std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      STELE_TRY_ASSIGN(const auto byte, take(1));
-      const auto bits = std::to_integer<std::uint64_t>(byte[0] & std::byte{0x7f});
-      if (shift == 63 && bits > 1) break;
-      value |= bits << shift;
-      if ((byte[0] & std::byte{0x80}) == std::byte{0}) return value;
-    }
-    return wrong("a number above 64 bits");
+    auto rest = std::span<const std::byte>(bytes_).subspan(at_);
+    if (!take_varint(rest, value)) return wrong(rest.size() < max_varint ? "an early end" : "a number above 64 bits");
+    at_ = bytes_.size() - rest.size();
+    return value;
   }
   /// Reads a column of `n` numbers, each of which takes at least one byte.
   Result<std::vector<std::uint64_t>> column(std::uint64_t n) {
@@ -124,10 +122,6 @@ class Body {
   std::string file_;
   std::uint64_t offset_;
   std::size_t at_ = 0;
-};
-
-struct FreeDecompressor {
-  void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
 };
 
 class TreeReader {
@@ -201,8 +195,7 @@ class TreeReader {
   }
 
   Result<std::vector<std::byte>> decompress(std::span<const std::byte> from, Error damaged) {
-    const std::unique_ptr<ZSTD_DCtx, FreeDecompressor> context(ZSTD_createDCtx());
-    if (context == nullptr) return Error(Errc::out_of_memory, "zstd has no memory");
+    const zstd::Decompressor context = zstd::new_decompressor();
     std::vector<std::byte> out(std::min<std::uint64_t>(4 * from.size() + 1024, max_part_bytes));
     ZSTD_inBuffer in{from.data(), from.size(), 0};
     ZSTD_outBuffer to{out.data(), out.size(), 0};

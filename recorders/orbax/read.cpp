@@ -14,11 +14,13 @@
 #include "encodings/zarr/metadata.hpp"
 #include "encodings/zarr/store.hpp"
 #include "folders.hpp"
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "ocdbt.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
+#include "snapshot/path_parts.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/provider.hpp"
 #include "snapshot/skipped.hpp"
@@ -40,18 +42,6 @@ using zarr::Store;
 
 /// The beginning of the reason why an entry of the tree without data is unreadable.
 constexpr std::string_view lacks_data = "the checkpoint lacks the data of this ";
-
-/// Returns a name of the store as a path: its parts are separated by dots or slashes.
-std::string path_of(std::string_view name) {
-  std::string path;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find_first_of("./", begin), name.size());
-    if (begin != 0) path += '.';
-    append_segment(path, name.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return path;
-}
 
 class Reader {
  public:
@@ -115,11 +105,7 @@ class Reader {
   Result<Value> json_of(const std::string& name) {
     STELE_TRY_ASSIGN(const SourcePtr file, folder_->open(name));
     constexpr std::uint64_t max_bytes = 100'000'000;
-    if (file->size() > max_bytes) {
-      return Error(Errc::limit, "the metadata are too large").file(file->name()).expected("at most 100000000 bytes");
-    }
-    std::string text(static_cast<std::size_t>(file->size()), '\0');
-    STELE_TRY(file->read_at(0, std::as_writable_bytes(std::span(text))));
+    STELE_TRY_ASSIGN(const std::string text, read_text(*file, max_bytes, "the metadata are too large"));
     memory_.admit(text.size(), index_rate::index);
     json::Reader in(text);
     Value value;
@@ -191,7 +177,7 @@ class Reader {
     // Arrays that the tree does not contain.
     for (auto& [name, array] : by_name_) {
       if (builder_.data().flat) {
-        STELE_TRY(add(builder_.intern(path_of(name)), array));
+        STELE_TRY(add(builder_.intern(path_of_parts(name, "./")), array));
       } else {
         STELE_TRY(add(builder_.intern(name), array));
       }

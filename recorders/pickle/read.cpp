@@ -1,6 +1,5 @@
 // Converts the objects of a pickle to a flat Snapshot.
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,8 +10,8 @@
 #include "io/cursor.hpp"
 #include "io/os/os.hpp"
 #include "passes/boxes.hpp"
-#include "passes/byte_order.hpp"
-#include "passes/transpose.hpp"
+#include "passes/stored_order.hpp"
+#include "snapshot/path_parts.hpp"
 #include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
@@ -55,15 +54,7 @@ class Tree {
     STELE_TRY(sort_names(to_));
     to_.keep(source_);
     for (auto& text : arrays_.kept()) to_.keep(std::move(text));
-    Snapshot snapshot = to_.finish();
-    const auto any = [](const std::vector<bool>& list) {
-      return std::find(list.begin(), list.end(), true) != list.end();
-    };
-    if (any(swapped_)) snapshot = with_bytes_swapped(snapshot, &swapped_);
-    if (!any(reversed_)) return snapshot;
-    return transpose_where(snapshot, [&, leaf = std::size_t{0}](const LeafView&) mutable {
-      return reversed_[leaf++] ? std::optional(std::vector<std::size_t>()) : std::nullopt;
-    });
+    return order_.apply(to_.finish());
   }
 
  private:
@@ -95,20 +86,6 @@ class Tree {
   }
   // ---- names
 
-  class Segment {
-   public:
-    Segment(std::string& path, std::string_view segment) : path_(path), size_(path.size()) {
-      if (size_ != 0) path_ += '.';
-      path_ += segment;
-    }
-    ~Segment() { path_.resize(size_); }
-    Segment(const Segment&) = delete;
-    Segment& operator=(const Segment&) = delete;
-
-   private:
-    std::string& path_;
-    std::size_t size_;
-  };
   Status take_node() {
     constexpr std::uint64_t each = sizeof(Node) + sizeof(LeafData) + 64;
     return memory_.take(each + 3 * path_.size()) ? Status() : full();
@@ -134,7 +111,7 @@ class Tree {
     if (arrays) {
       const auto items = objects_.items(r);
       for (std::size_t i = 0; i < items.size(); ++i) {
-        const Segment below(path_, std::to_string(i));
+        const PathPart below(path_, std::to_string(i));
         STELE_TRY(add(items[i], paddle, depth + 1));
       }
       return {};
@@ -164,7 +141,7 @@ class Tree {
       if (!memory_.take(2 * key.size() + 64)) return full();
       if (has_slices && (key == slices_key || parts.contains(key))) continue;
       if (has_names && key == names_key) continue;
-      const Segment below(path_, key);
+      const PathPart below(path_, key);
       STELE_TRY(add(items[i + 1], paddle, depth + 1));
       const auto name = table.find(key);
       if (name == table.end() || arrays_.unwrapped(items[i + 1]).object == no_ref) continue;
@@ -174,8 +151,8 @@ class Tree {
     if (has_slices) STELE_TRY(add_joined(slices, parts, table));
     // The remaining names belong to no tensor of this dict.
     for (const auto& [key, name] : table) {
-      const Segment table_path(path_, names_key);
-      const Segment below(path_, key);
+      const PathPart table_path(path_, names_key);
+      const PathPart below(path_, key);
       STELE_TRY(add(name, false, depth + 2));
     }
     return {};
@@ -223,8 +200,7 @@ class Tree {
     const std::string_view name = to_.intern(path_);
     if (!read.unreadable.empty()) {
       add_unreadable(to_, name, read.unreadable);
-      reversed_.push_back(false);
-      swapped_.push_back(false);
+      order_.add_opaque();
       return {};
     }
     // NumPy stores the bytes of each array once.
@@ -234,11 +210,7 @@ class Tree {
     }
     bytes_ += array.bytes;
     std::vector<Extent> shape = array.shape;
-    const bool reversed = array.fortran && array.bytes != 0 &&
-                          std::count_if(shape.begin(), shape.end(), [](Extent e) { return e != 1; }) > 1;
-    if (reversed) std::reverse(shape.begin(), shape.end());
-    reversed_.push_back(reversed);
-    swapped_.push_back(array.big_endian != (std::endian::native == std::endian::big));
+    order_.add(array.big_endian, array.fortran, shape);
     to_.tensor(name, array.dtype, shape, array.bytes, read.provider);
     return {};
   }
@@ -273,7 +245,7 @@ class Tree {
     const auto entries = objects_.items(table);
     for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
       STELE_TRY_ASSIGN(const std::string key, values_.key(entries[i]));
-      const Segment below(path_, key);
+      const PathPart below(path_, key);
       STELE_TRY(join(entries[i + 1], parts));
       if (const auto name = names.find(key); name != names.end()) {
         STELE_TRY(note_name(name->second));
@@ -334,7 +306,7 @@ class Tree {
   std::vector<Answer> has_array_;
   std::map<Ref, std::uint32_t> known_;  // nodes of arrays
   bool tied_ = false;                   // the last array was an alias
-  std::vector<bool> swapped_, reversed_;
+  StoredOrder order_;
   std::uint64_t bytes_ = 0;
 };
 

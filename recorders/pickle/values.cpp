@@ -6,7 +6,6 @@
 
 #include "base/limits.hpp"
 #include "json/json.hpp"
-#include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::numpy_pickle {
 namespace {
@@ -50,20 +49,8 @@ Result<std::string> Values::key(Ref key) const {
 Result<Value> Values::value(Ref r, unsigned levels) {
   if (levels > max_value_levels) return nested();
   if (!memory_.take(3 * sizeof(Value))) return full();
+  if (auto plain = objects_.plain(r)) return *std::move(plain);
   switch (objects_.kind(r)) {
-    case Kind::none:
-      return Value();
-    case Kind::boolean:
-      return Value(objects_.boolean(r));
-    case Kind::integer:
-      return Value(objects_.integer(r));
-    case Kind::real:
-      return Value(objects_.real(r));
-    case Kind::big: {
-      const std::string_view digits = objects_.text(r);
-      if (digits.size() != 9 || digits[8] != '\0') break;
-      return Value(load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(digits.data())));
-    }
     case Kind::string: {
       if (!objects_.in_source(r)) {
         if (!memory_.take(objects_.text(r).size())) return full();

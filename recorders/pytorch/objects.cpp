@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "json/json.hpp"
-#include "stele/detail/little_endian.hpp"
 #include "tensors.hpp"
 
 namespace stele::inline v0::detail::pytorch {
@@ -30,8 +30,7 @@ std::string digits(std::string_view bytes) {
   }
   std::string text;
   if (number.size() > 256) {
-    static constexpr char hex[] = "0123456789abcdef";
-    for (const std::uint8_t b : number) text += {hex[b & 15U], hex[b >> 4U]};
+    for (const std::uint8_t b : number) text += {hex_digits[b & 15U], hex_digits[b >> 4U]};
     while (text.size() > 1 && text.back() == '0') text.pop_back();
     text += "x0";
   } else {
@@ -102,15 +101,8 @@ class Values {
     if (!memory_.take(3 * sizeof(Value))) return index_error("the file's objects need too much memory");
     r = tensors_.unwrapped(r);
     if (r == no_ref) return Value();
+    if (auto plain = objects_.plain(r)) return *std::move(plain);
     switch (objects_.kind(r)) {
-      case Kind::none:
-        return Value();
-      case Kind::boolean:
-        return Value(objects_.boolean(r));
-      case Kind::integer:
-        return Value(objects_.integer(r));
-      case Kind::real:
-        return Value(objects_.real(r));
       case Kind::big:
         return big(r);
       case Kind::string:
@@ -137,7 +129,7 @@ class Values {
         STELE_TRY_ASSIGN(Value id, make(objects_.args(r), depth + 1));
         return object("persistent", std::move(id));
       }
-      case Kind::object:
+      default:
         break;
     }
     return call(r, depth);
@@ -148,10 +140,6 @@ class Values {
     return memory_.take(objects_.text(r).size()) ? Status() : index_error("the file's strings need too much memory");
   }
   Result<Value> big(Ref r) {
-    const std::string_view bytes = objects_.text(r);
-    if (bytes.size() == 9 && bytes[8] == '\0') {
-      return Value(load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(bytes.data())));
-    }
     STELE_TRY(take_text(r));
     STELE_TRY(take_text(r));
     return object("int", Value(Value::List{Value(digits(objects_.text(r)))}));

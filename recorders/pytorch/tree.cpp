@@ -15,6 +15,7 @@
 #include "objects.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/path_parts.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "tensors.hpp"
 
@@ -71,23 +72,9 @@ class TreeBuilder {
   Provider provider_of(const View& view) {
     return is_plain(view) ? plain_provider(view) : gathered_provider(file_.storages->add(view));
   }
-  class Segment {
-   public:
-    Segment(std::string& path, std::string_view segment) : path_(path), size_(path.size()) {
-      if (size_ != 0) path_ += '.';
-      path_ += segment;
-    }
-    ~Segment() { path_.resize(size_); }
-    Segment(const Segment&) = delete;
-    Segment& operator=(const Segment&) = delete;
-
-   private:
-    std::string& path_;
-    std::size_t size_;
-  };
   Status below(std::string_view segment, Ref object, int depth) {
     if (!memory_.take(2 * segment.size())) return index_error("the file's objects need too much memory");
-    const Segment below(path_, segment);
+    const PathPart below(path_, segment);
     return add(object, depth + 1);
   }
   /// Returns the segment of a key, which may be a string that many dicts share.
@@ -193,7 +180,7 @@ class TreeBuilder {
     if (!(objects_.is(r, Kind::list) || objects_.is(r, Kind::tuple)) || levels_of(r, 0) == 1) return {};
     const auto items = objects_.items(r);
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const Segment below(path_, std::to_string(i));
+      const PathPart below(path_, std::to_string(i));
       STELE_TRY(note_tuples(tensors_.unwrapped(items[i])));
     }
     return {};
@@ -261,7 +248,7 @@ class TreeBuilder {
   }
 
   Status add_class(const std::string& name) {
-    const Segment below(path_, class_key);
+    const PathPart below(path_, class_key);
     has_values_ = true;
     return add_node(nullptr, [&](std::string_view node) { to_.value(node, Value(name)); });
   }
@@ -401,7 +388,7 @@ class TreeBuilder {
     if (!parts) return in_path(std::move(parts).error());
     STELE_TRY(note_container(std::string(1, container::dict)));
     {
-      const Segment below(path_, "layout");
+      const PathPart below(path_, "layout");
       has_values_ = true;
       STELE_TRY(add_node(nullptr, [&](std::string_view name) { to_.value(name, Value(tensors_.layout(r))); }));
     }

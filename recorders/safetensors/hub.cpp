@@ -8,6 +8,7 @@
 
 #include "encodings/safetensors/file.hpp"
 #include "file.hpp"
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "passes/composites/composite.hpp"
 #include "snapshot/data.hpp"
@@ -59,15 +60,7 @@ Result<std::shared_ptr<const detail::SideFiles>> side_files(const std::shared_pt
 
 Result<std::string> text_of(const Bundle& folder, const char* name) {
   STELE_TRY_ASSIGN(const SourcePtr file, folder.open(name));
-  if (file->size() > max_config) {
-    return Error(Errc::limit, "the configuration is too large")
-        .file(file->name())
-        .expected("at most " + std::to_string(max_config) + " bytes")
-        .found(std::to_string(file->size()));
-  }
-  std::string text(static_cast<std::size_t>(file->size()), '\0');
-  STELE_TRY(file->read_at(0, std::as_writable_bytes(std::span(text))));
-  return text;
+  return detail::read_text(*file, max_config, "the configuration is too large");
 }
 
 /// A member of a JSON object: places of its key and its value in the text.

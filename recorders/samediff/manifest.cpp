@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "modified_utf8.hpp"
 
 namespace stele::inline v0::detail::samediff {
@@ -89,9 +90,7 @@ class Parser {
   Error malformed(const char* expected) const {
     Error e = error(Errc::malformed, "the manifest of the SDNB file is malformed").expected(expected);
     if (start_ >= bytes_.size()) return std::move(e).found("the end");
-    constexpr std::string_view hex = "0123456789abcdef";
-    const auto byte = static_cast<unsigned>(bytes_[start_]);
-    return std::move(e).found(std::string({'0', 'x', hex[byte >> 4], hex[byte & 15]}));
+    return std::move(e).found("0x" + detail::hex(static_cast<unsigned>(bytes_[start_]), 2));
   }
   Status charge(std::uint64_t bytes) {
     // A growing vector briefly holds three times its elements.

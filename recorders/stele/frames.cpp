@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 
 #include "base/limits.hpp"
 #include "base/parallel.hpp"
+#include "encodings/zstd/contexts.hpp"
 #include "stele/precision/shuffle.hpp"
 #include "stele/recorders/stele_reader.hpp"
 
@@ -36,25 +36,18 @@ constexpr std::uint64_t min_compressed_bytes = 512;
 
 std::uint64_t frame_count(std::uint64_t length) { return length / frame_size + (length % frame_size != 0 ? 1 : 0); }
 
-struct Free {
-  void operator()(ZSTD_CCtx* c) const { ZSTD_freeCCtx(c); }
-  void operator()(ZSTD_DCtx* c) const { ZSTD_freeDCtx(c); }
-};
-
 /// The contexts and memory that a thread needs for frames.
 class Workspace {
  public:
   ZSTD_CCtx& compressor() {
-    if (compressor_ == nullptr) compressor_.reset(ZSTD_createCCtx());
-    if (compressor_ == nullptr) throw std::bad_alloc();
+    if (compressor_ == nullptr) compressor_ = zstd::new_compressor();
     const bool forced = !ZSTD_isError(ZSTD_CCtx_setParameter(compressor_.get(), literal_compression, huffman));
     ZSTD_CCtx_setParameter(compressor_.get(), ZSTD_c_compressionLevel, forced ? level : 1);
     ZSTD_CCtx_setParameter(compressor_.get(), ZSTD_c_contentSizeFlag, 0);
     return *compressor_;
   }
   ZSTD_DCtx& decompressor() {
-    if (decompressor_ == nullptr) decompressor_.reset(ZSTD_createDCtx());
-    if (decompressor_ == nullptr) throw std::bad_alloc();
+    if (decompressor_ == nullptr) decompressor_ = zstd::new_decompressor();
     return *decompressor_;
   }
   /// Memory for one frame.
@@ -64,8 +57,8 @@ class Workspace {
   }
 
  private:
-  std::unique_ptr<ZSTD_CCtx, Free> compressor_;
-  std::unique_ptr<ZSTD_DCtx, Free> decompressor_;
+  zstd::Compressor compressor_;
+  zstd::Decompressor decompressor_;
   Bytes scratch_;
 };
 

@@ -14,6 +14,7 @@
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/path_parts.hpp"
 #include "snapshot/skipped.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unread.hpp"
@@ -26,17 +27,6 @@
 namespace stele::inline v0 {
 namespace detail::zarr {
 namespace {
-
-std::string path_of(std::string_view name) {
-  std::string path;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('/', begin), name.size());
-    if (begin != 0) path += '.';
-    append_segment(path, name.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return path;
-}
 
 class Reader {
  public:
@@ -55,7 +45,7 @@ class Reader {
       if (array.path.empty() && !single) {
         return Error(Errc::malformed, "an array contains other arrays").file(store_->name());
       }
-      STELE_TRY(add(single ? path : path_of(array.path), array));
+      STELE_TRY(add(single ? path : path_of_parts(array.path, "/"), array));
     }
     std::map<std::string, std::string> metadata;
     Skipped skipped;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/hex.hpp"
+
 namespace stele::inline v0::remote {
 namespace {
 
@@ -101,37 +103,22 @@ Result<Url> Url::resolve(const std::string& location) const {
 }
 
 std::string percent_encoded(std::string_view text, bool is_path) {
-  static constexpr char digits[] = "0123456789ABCDEF";
   std::string out;
   out.reserve(text.size());
   for (const char c : text) {
     const bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
                        c == '.' || c == '_' || c == '~' || (is_path && c == '/');
-    if (plain) {
-      out += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      out += {'%', digits[byte >> 4], digits[byte & 15U]};
-    }
+    plain ? out += c : out += v0::detail::percent_encoded(c);
   }
   return out;
 }
 
 std::string percent_decoded(std::string_view text) {
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-  };
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
-      out += static_cast<char>(16 * digit(text[i + 1]) + digit(text[i + 2]));
-      i += 2;
-    } else {
-      out += text[i];
-    }
+    const auto byte = text[i] == '%' ? v0::detail::from_hex(text.substr(i + 1, 2), 2) : std::nullopt;
+    out += byte ? static_cast<char>(*byte) : text[i];
+    if (byte) i += 2;
   }
   return out;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/hex.hpp"
 #include "io/files.hpp"
 #include "remote/environment.hpp"
 #include "remote/http/file.hpp"
@@ -45,7 +46,7 @@ class Token final : public Account {
 };
 
 bool is_commit(const std::string& text) {
-  return text.size() == 40 && text.find_first_not_of("0123456789abcdef") == text.npos;
+  return text.size() == 40 && text.find_first_not_of(v0::detail::hex_digits) == text.npos;
 }
 
 class HubFolder final : public Bundle {

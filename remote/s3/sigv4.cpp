@@ -28,15 +28,6 @@ std::string hash_hex(std::string_view text) { return sha256_hex(std::as_bytes(st
 
 }  // namespace
 
-std::string hex(std::span<const std::byte> bytes) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string out;
-  for (const std::byte b : bytes) {
-    out += {digits[std::to_integer<unsigned>(b) >> 4], digits[std::to_integer<unsigned>(b) & 15U]};
-  }
-  return out;
-}
-
 std::string sha256_hex(std::span<const std::byte> bytes) {
   Hash out{};
   unsigned size = 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/hex.hpp"
 #include "remote/http/client.hpp"
 #include "stele/remote.hpp"
 
@@ -20,8 +21,7 @@ namespace stele::inline v0::remote {
 Status sign_v4(Request& request, const Credentials& credentials, std::string_view region, std::string_view service,
                std::string_view payload, std::time_t now);
 
-/// Returns two digits for each byte.
-std::string hex(std::span<const std::byte> bytes);
+using v0::detail::hex;
 std::string sha256_hex(std::span<const std::byte> bytes);
 
 }  // namespace stele::inline v0::remote

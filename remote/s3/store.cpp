@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "io/files.hpp"
+#include "io/text.hpp"
 #include "remote/http/file.hpp"
 #include "remote/s3/sigv4.hpp"
 
@@ -242,9 +243,8 @@ class BucketStore final : public v0::detail::Store {
       return std::move(answer).error();
     // A try whose answer was lost may have succeeded.
     if (auto now = bucket_->read(prefix_ + object); now && (*now)->size() == text.size()) {
-      std::string read(text.size(), '\0');
-      STELE_TRY((*now)->read_at(0, std::as_writable_bytes(std::span(read))));
-      if (read == text) return {};
+      STELE_TRY_ASSIGN(const std::string stored, v0::detail::read_text(**now, text.size()));
+      if (stored == text) return {};
     }
     return Error(Errc::exists, answer.error().message()).file(name(object)).found(answer.error().found());
   }

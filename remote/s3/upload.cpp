@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/hex.hpp"
 #include "remote/s3/sigv4.hpp"
 #include "remote/s3/store.hpp"
 #include "stele/precision/base64.hpp"
@@ -40,7 +41,7 @@ std::string without_quotes(std::string text) {
 
 /// Returns true if the ETag is an MD5, which it is not for objects that the store encrypts with keys of its own.
 bool is_md5(const std::string& tag) {
-  return tag.size() == 32 && tag.find_first_not_of("0123456789abcdef") == tag.npos;
+  return tag.size() == 32 && tag.find_first_not_of(v0::detail::hex_digits) == tag.npos;
 }
 
 class Upload final : public Sink {

@@ -11,6 +11,7 @@
 
 #include "io/files.hpp"
 #include "io/os/os.hpp"
+#include "io/text.hpp"
 
 namespace stele::inline v0 {
 
@@ -221,6 +222,18 @@ std::string detail::with_extension(const std::string& path, std::string_view ext
   const auto found = os::status(path);
   if (found && found->kind != os::Kind::missing) return path;
   return path + std::string(extension);
+}
+
+Result<std::string> detail::read_text(const Source& source, std::uint64_t max_bytes, const char* too_large) {
+  if (source.size() > max_bytes) {
+    return Error(Errc::limit, too_large)
+        .file(source.name())
+        .expected("at most " + bytes_text(max_bytes))
+        .found(std::to_string(source.size()));
+  }
+  std::string text(static_cast<std::size_t>(source.size()), '\0');
+  STELE_TRY(source.read_at(0, std::as_writable_bytes(std::span(text))));
+  return text;
 }
 
 Status detail::check_no_journal(const FilePlace& place) {

@@ -10,7 +10,6 @@ namespace stele::inline v0::detail::json {
 
 inline constexpr std::uint64_t kOnes = 0x0101010101010101u;
 inline constexpr std::uint64_t kHighs = 0x8080808080808080u;
-inline constexpr char kHex[] = "0123456789abcdef";
 inline constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t/",
                                   kLetters = "\"\\bfnrt/";  // the slash is read, but never written
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/hex.hpp"
 #include "json/characters.hpp"
 
 namespace stele::inline v0 {
@@ -65,10 +65,11 @@ Status write_special(Writer& writer, std::string_view key, const Content& conten
 
 Status write_f64(Writer& writer, double number) {
   if (std::isfinite(number)) return writer.f64(number), Status();
-  char digits[] = "0x0123456789abcdef";
   const auto bits = std::bit_cast<std::uint64_t>(number);
-  for (unsigned i = 0; i < 16; ++i) digits[2 + i] = kHex[bits >> (60 - 4 * i) & 15];
-  const std::string_view text = std::isinf(number) ? (number < 0 ? "-inf" : "inf") : bits == kPlainNan ? "nan" : digits;
+  const std::string digits = "0x" + hex(bits);
+  const std::string_view text = std::isinf(number)  ? (number < 0 ? "-inf" : "inf")
+                                : bits == kPlainNan ? "nan"
+                                                    : std::string_view(digits);
   return write_special(writer, "$f64", text);
 }
 
@@ -208,10 +209,9 @@ class ValueReader {
     std::uint64_t bits = kPlainNan;
     if (text == "inf" || text == "-inf") return out = Value(text == "inf" ? inf : -inf), true;
     if (text != "nan") {
-      if (text.size() != 18 || !text.starts_with("0x")) return false;
-      const char* const end = text.data() + text.size();
-      const auto [stop, error] = std::from_chars(text.data() + 2, end, bits, 16);
-      if (error != std::errc() || stop != end) return false;
+      const auto digits = text.starts_with("0x") ? from_hex(text.substr(2)) : std::nullopt;
+      if (!digits) return false;
+      bits = *digits;
     }
     const auto number = std::bit_cast<double>(bits);
     return out = Value(number), std::isnan(number);

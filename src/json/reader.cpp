@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "json/characters.hpp"
 #include "json/decimal.hpp"
 
@@ -53,10 +54,8 @@ std::size_t utf8_length(const char* p, const char* end) noexcept {
 constexpr std::uint32_t kNoUnit = 0xffffffff;
 // Returns the value of the four hex digits at `p`, of either case, or kNoUnit if there are none.
 std::uint32_t hex4(const char* p, const char* end) noexcept {
-  if (end - p < 4) return kNoUnit;
-  std::uint32_t unit = 0;
-  const auto [stop, error] = std::from_chars(p, p + 4, unit, 16);  // accepts neither a sign nor a prefix
-  return error == std::errc() && stop == p + 4 ? unit : kNoUnit;
+  const auto unit = end - p < 4 ? std::nullopt : from_hex({p, 4}, 4);
+  return unit ? static_cast<std::uint32_t>(*unit) : kNoUnit;
 }
 
 [[gnu::noinline]] const char* skip_blanks(const char* p, const char* end) noexcept {
@@ -136,7 +135,7 @@ Error Reader::error() const {
       if (c >= 0x20 && c < 0x7f) {
         found.push_back(*p);
       } else {
-        found.append("\\x").append({kHex[c >> 4], kHex[c & 15]});
+        found.append("\\x").append(hex(c, 2));
       }
     }
   }

@@ -1,5 +1,6 @@
 #include <charconv>
 
+#include "base/hex.hpp"
 #include "json/characters.hpp"
 #include "json/json.hpp"
 
@@ -20,7 +21,7 @@ void Writer::string(std::string_view text) {
     if (const std::size_t i = kEscaped.find(c); i != kEscaped.npos) {
       out_->push_back(kLetters[i]);
     } else {
-      out_->append("u00").append({kHex[c >> 4], kHex[c & 15]});
+      out_->append("u").append(hex(static_cast<unsigned char>(c), 4));
     }
   }
   out_->push_back('"');

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/dtypes.hpp"
 #include "json/json.hpp"
 #include "passes/untie.hpp"
 #include "snapshot/data.hpp"
@@ -99,14 +100,6 @@ Status add_type(Schema type, const std::string& path, Layout& layout) {
   return {};
 }
 
-DType dtype_of_name(std::string_view text) {
-  for (unsigned i = 1; i < 256; ++i) {
-    const auto dtype = static_cast<DType>(i);
-    if (is_known(dtype) && name(dtype) == text) return dtype;
-  }
-  return DType::none;
-}
-
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 }  // namespace
@@ -177,7 +170,7 @@ Result<Layout> parse_layout(std::string_view text) {
     const std::size_t second = line.find('\t', tab + 1);
     if (second == std::string_view::npos)
       return bad(Errc::malformed, "the line is not a path, a dtype and a shape, separated by tabs");
-    tensor.dtype = dtype_of_name(line.substr(tab + 1, second - tab - 1));
+    tensor.dtype = detail::dtype_named(line.substr(tab + 1, second - tab - 1));
     if (tensor.dtype == DType::none) return bad(Errc::unsupported, "the dtype is unknown");
     detail::json::Reader in(line.substr(second + 1));
     std::vector<Extent> extents;

@@ -5,9 +5,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/dtypes.hpp"
 #include "base/hash.hpp"
+#include "base/hex.hpp"
 #include "base/in_file.hpp"
 #include "io/files.hpp"
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "json/sealed.hpp"
 #include "passes/region.hpp"
@@ -24,14 +27,6 @@ namespace {
 constexpr std::uint64_t version = 1;
 constexpr std::string_view version_member = "stele_shards";
 constexpr std::string_view seal_member = "xxh3";
-
-std::optional<DType> dtype_named(std::string_view text) {
-  for (int i = 0; i < 256; ++i) {
-    const auto dtype = static_cast<DType>(i);
-    if (dtype != DType::none && name(dtype) == text) return dtype;
-  }
-  return std::nullopt;
-}
 
 /// Reads the members of the index, in any order.
 class Parser {
@@ -83,7 +78,7 @@ class Parser {
   void read_hex(std::uint64_t& out) {
     std::string_view text;
     if (!in_.read_string(text, scratch_)) return;
-    const auto number = json::from_hex(text);
+    const auto number = from_hex(text);
     number ? static_cast<void>(out = *number) : static_cast<void>(in_.fail(Errc::malformed, "16 hexadecimal digits"));
   }
   template <class Read>
@@ -131,8 +126,8 @@ class Parser {
       if (key == "dtype") {
         std::string_view text;
         if (!in_.read_string(text, scratch_)) return true;
-        const auto dtype = dtype_named(text);
-        dtype ? static_cast<void>(tensor.dtype = *dtype) : static_cast<void>(in_.fail(Errc::unsupported, "a dtype"));
+        tensor.dtype = dtype_named(text);
+        if (tensor.dtype == DType::none) in_.fail(Errc::unsupported, "a dtype");
         return true;
       }
       if (key == "layout") {
@@ -200,7 +195,7 @@ class ChecksumReader {
 
   Status boxes() {
     names([&](std::string name, std::string_view text) {
-      const auto hash = json::from_hex(text);
+      const auto hash = from_hex(text);
       if (!hash) in_.fail(Errc::malformed, "16 hexadecimal digits");
       if (hash) shard_.hashes.emplace(std::move(name), *hash);
     });
@@ -254,8 +249,8 @@ Status check_header(const Source& source, const ShardFile& file) {
   if (found == file.header) return {};
   return Error(Errc::checksum, "the shard's header is not that of the index: the file may belong to another set")
       .file(source.name())
-      .expected(json::hex(file.header))
-      .found(json::hex(found));
+      .expected(hex(file.header))
+      .found(hex(found));
 }
 
 Result<Shard> open_shard(const std::shared_ptr<const Bundle>& bundle, const ShardFile& file, std::size_t number,
@@ -325,7 +320,7 @@ struct MetBox {
       const std::uint64_t begin = region->place(run), end = begin + region->run_bytes();
       for (next = std::max(next, begin / piece_bytes); next * piece_bytes < end; ++next) {
         SourceRange piece{range.source, range.offset + next * piece_bytes};
-        const auto hash = json::from_hex(pieces.substr(static_cast<std::size_t>(next) * hex_digits, hex_digits));
+        const auto hash = from_hex(pieces.substr(static_cast<std::size_t>(next) * digits, digits));
         if (!hash)
           return Error(Errc::malformed, "the checksum of a piece is not 16 hexadecimal digits")
               .file(range.source->name());
@@ -336,7 +331,7 @@ struct MetBox {
     }
     return {};
   }
-  static constexpr std::size_t hex_digits = 16;
+  static constexpr std::size_t digits = 16;
 };
 
 /// The objects that the leaves of an opened folder refer to.
@@ -500,11 +495,11 @@ class Opener {
     met.pieces = found->second;
     met.piece_bytes = shard.piece_bytes;
     const std::uint64_t count = met.bytes / met.piece_bytes + (met.bytes % met.piece_bytes != 0 ? 1 : 0);
-    if (met.pieces.size() == count * MetBox::hex_digits) return {};
+    if (met.pieces.size() == count * MetBox::digits) return {};
     return Error(Errc::malformed, "the shard's number of checksums differs from the box's number of pieces")
         .file(shard.source->name())
         .expected(std::to_string(count))
-        .found(std::to_string(met.pieces.size() / MetBox::hex_digits));
+        .found(std::to_string(met.pieces.size() / MetBox::digits));
   }
 
   std::shared_ptr<const Bundle> bundle_;
@@ -558,7 +553,7 @@ std::string to_text(const ShardIndex& index) {
     string("name", file.name);
     out.key("bytes");
     out.u64(file.bytes);
-    string("header", json::hex(file.header));
+    string("header", hex(file.header));
   });
   list("layouts", index.layouts, [&](const ShardLayout& layout) {
     numbers("shape", layout.shape);
@@ -585,8 +580,7 @@ Result<ShardIndex> parse_shard_index(std::string_view text, IndexBudget& memory)
 }
 
 Result<ShardIndex> read_shard_index(const Source& source, IndexBudget& memory) {
-  std::string text(static_cast<std::size_t>(source.size()), '\0');
-  STELE_TRY(source.read_at(0, std::as_writable_bytes(std::span(text))));
+  STELE_TRY_ASSIGN(const std::string text, read_text(source, source.size()));
   memory.admit(text.size(), index_rate::index);
   auto index = parse_shard_index(text, memory);
   if (!index) return std::move(index).error().file(source.name());

@@ -12,6 +12,7 @@
 #include "base/limits.hpp"
 #include "base/value_memory.hpp"
 #include "io/files.hpp"
+#include "io/text.hpp"
 #include "json/json.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
@@ -63,16 +64,9 @@ class SetReader {
   };
 
   Status parse() {
-    if (source_->size() > max_index) {
-      return Error(Errc::limit, "the index is too large")
-          .file(source_->name())
-          .expected("at most " + std::to_string(max_index) + " bytes")
-          .found(std::to_string(source_->size()));
-    }
+    STELE_TRY_ASSIGN(text_, read_text(*source_, max_index, "the index is too large"));
     memory_ = IndexBudget(limits_, source_->size());
     memory_.admit(source_->size(), index_rate::index);
-    text_.resize(static_cast<std::size_t>(source_->size()));
-    STELE_TRY(source_->read_at(0, std::as_writable_bytes(std::span(text_))));
     json::Reader in(text_);
     std::string scratch;
     std::string_view key;

@@ -89,7 +89,8 @@ class Inspect(InFolder):
         self.assertLessEqual(max(len(lines["long"]), len(lines["bell"])), 100)
         self.assertRegex(lines["long"], r"\u00e9{50,}\u2026 \(404 bytes\)$")
         self.assertRegex(lines["k" * 90], r"  z+\u2026 \(120 bytes\)$")
-        self.assertIn(texts["long"], succeed("inspect", file, "-v"))
+        for word in ("-v", "--verbose"):
+            self.assertIn(texts["long"], succeed("inspect", file, word))
         self.assertEqual(document("inspect", file)["metadata"], texts)
         for pth in (DIGITS_PT, data("pytorch") / "adam.pt"):
             self.assertLessEqual(max(len(line) for line in succeed("inspect", pth).splitlines() if line.startswith("  ")), 100)
@@ -567,7 +568,11 @@ class Convert(InFolder):
         self.assertEqual(run("convert", archive, other, "--to-tag", "two", "--append")[0], 2)
         self.assertEqual(document("tags", other)["tags"], ["one"])
         self.assertEqual(run("diff", DIGITS_PT, archive, "--tag-b", "one")[0], 0)
+        self.assertEqual(run("diff", archive, DIGITS_PT, "--tag-a", "one")[0], 0)
         self.assertEqual(run("diff", DIGITS_PT, archive)[0], 1)
+        succeed("delta", archive, archive, "-o", self.path("d.stele"), "--tag-old", "one", "--tag-new", "two", "--allow-loss")
+        succeed("apply", DIGITS_PT, self.path("d.stele"), "-o", self.path("two.stele"))
+        self.assertEqual(run("diff", self.path("two.stele"), archive, "--tag-b", "two", "--tensors")[0], 0)
         succeed("tags", archive, "--remove", "two")
         self.assertEqual(succeed("tags", archive), "one\n")
         self.assertEqual(run("tags", archive, "--remove", "one")[0], 2)
@@ -590,6 +595,7 @@ class Convert(InFolder):
         self.assertIn(b"pass --allow-loss", err)
         succeed("convert", DIGITS_ST, paddle, "--allow-loss")
         self.assertEqual(run("diff", DIGITS_ST, paddle, "--names-b", DIGITS_ST, "--tensors")[0], 0)
+        self.assertEqual(run("diff", paddle, DIGITS_ST, "--names-a", DIGITS_ST, "--tensors")[0], 0)
         self.assertEqual(run("diff", DIGITS_ST, paddle, "--names-b", DIGITS_ST)[0], 1)  # the metadata
 
     def test_dry_run_and_no_clobber(self):
@@ -683,6 +689,9 @@ class Graphs(InFolder):
         for shape in ("x", "x=", "=1", "x=1,,2", "x=1,2,3,4,", "x=a,b,c,d", "x=-1,2,3,4"):
             status, _, err = run("import", self.open_model(), self.path("x.fb"), "--shape", shape)
             self.assertEqual(status, 2, shape)
+        for word, taken, other in (("--signature", "serving_default", "none"), ("--output", "StatefulPartitionedCall_1", "none")):
+            self.assertGreater(document("import", saved, self.path("tf.fb"), word, taken)["operations"], 3)
+            self.assertEqual(run("import", saved, self.path("x.fb"), word, other)[0], 2)
         self.assertEqual(run("import", self.open_model(), self.path("x.safetensors"))[0], 2)
         self.assertEqual(run("import", DIGITS / "digits.safetensors", self.path("x.fb"))[0], 2)
         self.assertEqual(run("import", data("onnx") / "types.onnx", self.path("x.fb"))[0], 2)
@@ -969,9 +978,10 @@ class Diff(InFolder):
         self.assertEqual(document("diff", a, b, "--tensors")["equal_tensors"], 2)
         self.assertEqual([d["name"] for d in document("diff", a, b, "--only", "clip", "--only", "w", status=1)["differences"]], ["clip"])
         self.assertNotIn("rate", str(document("diff", a, b, "--atol", "0.001", status=1)))
-        for out, options in (("p.html", ()), ("q.html", ("--tensors",))):
+        for out, options in (("p.html", ()), ("q.html", ("--tensors", "--title", "A & B"))):
             succeed("report", a, b, "-o", self.path(out), *options)
             self.assertEqual("plain value" in self.path(out).read_text(), not options)
+            self.assertEqual("<title>A &amp; B</title>" in self.path(out).read_text(), bool(options))
 
     def test_checkpoints(self):
         adam, one, same = data("pytorch") / "adam.pt", self.path("one.zip"), self.path("same.zip")
@@ -1025,6 +1035,22 @@ class Parts(InFolder):
                 os.unlink(file)
         self.assertEqual(run("merge", DIGITS_ST, DIGITS_PT, "-o", self.path("twice.stele"))[0], 2)
         succeed("merge", DIGITS_ST, DIGITS_PT, "--overlay", "-o", self.path("twice.stele"))
+
+    def test_parts_of_two_files(self):
+        nested, delta, out = (self.path(name) for name in ("n.stele", "d.stele", "o.stele"))
+        succeed("convert", DIGITS_PT, nested, "--rename", "^=net.")
+        self.assertEqual(run("diff", nested, DIGITS_PT, "--part-a", "net", "--tensors")[0], 0)
+        self.assertEqual(run("diff", DIGITS_PT, nested, "--part-b", "net", "--tensors")[0], 0)
+        self.assertEqual(run("diff", DIGITS_PT, nested, "--tensors")[0], 1)
+        succeed("delta", nested, nested, "-o", delta, "--part-old", "net", "--part-new", "net")
+        succeed("apply", DIGITS_PT, delta, "-o", out)
+        self.assertEqual(run("diff", DIGITS_PT, out, "--tensors")[0], 0)
+
+    def test_threads(self):
+        for threads in ("1", "3"):
+            succeed("convert", DIGITS_PT, self.path(threads + ".stele"), "--threads", threads)
+        self.assertEqual(self.path("1.stele").read_bytes(), self.path("3.stele").read_bytes())
+        self.assertEqual(run("hash", DIGITS_PT, "--threads", "1025")[0], 2)
 
     def test_extract(self):
         succeed("extract", DIGITS_PT, "head.weight", "-o", self.path("w.npy"))
@@ -1390,6 +1416,7 @@ class Hub(InFolder):
         self.assertEqual((config["model_type"], config["quantization_config"]["quant_method"]), ("mine", "compressed-tensors"))
         found = {t["name"]: t for t in document("inspect", out)["tensors"]}
         self.assertEqual((found["fc.weight"]["dtype"], found["fc.weight"]["composite"]["group"]), ("f32", 64))
+        self.assertIn("fc.weight_packed", {t["name"] for t in document("inspect", out, "--parts")["tensors"]})
         back = self.path("back")
         document("convert", out, back, "--precision", "bf16")
         self.assertNotIn("quantization_config", (back / "config.json").read_text())

@@ -163,6 +163,7 @@ class UndecodedSchemes(InFolder):
     def test_one_tensor(self, file, folder, scheme, parts):
         name = next(t["name"] for t in document("inspect", file)["tensors"] if "annotations" in t)
         self.refused("extract", file, name, "-o", folder / "one.npy", "--precision", "f16")
+        self.assertEqual(document("extract", file, name, "-o", folder / "one.bin")["rows"], [])
         succeed("extract", file, "model.norm.weight", "-o", folder / "norm.npy", "--precision", "f16")
 
     @each

@@ -3,6 +3,7 @@
 #include <stele/remote.hpp>
 #include <stele/stele.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -195,13 +196,57 @@ TEST_CASE("remote: a server that stops is given up") {
     if (!request.header("range").starts_with("bytes=0-")) response.stall = std::chrono::milliseconds(1500);
     return response;
   });
+  for (const bool stall : {false, true}) {
+    remote::Options options = quick();
+    options.tries = 1;
+    (stall ? options.stall_timeout : options.deadline) = std::chrono::seconds(1);
+    auto source = remote::open(server.url("/file"), options);
+    REQUIRE(source);
+    const auto got = read(**source, 100'000, 100'000);
+    REQUIRE_FALSE(got);
+    CHECK(got.error().code() == Errc::timed_out);
+  }
+}
+
+TEST_CASE("remote: a connection that is not accepted is given up") {
+  // The system ignores connections to a full queue.
+  const auto make = [] { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); };
+  const int listener = make();
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const at = reinterpret_cast<sockaddr*>(&address);
+  REQUIRE(bind(listener, at, size) == 0);
+  REQUIRE(listen(listener, 0) == 0);
+  REQUIRE(getsockname(listener, at, &size) == 0);
+  const std::array<int, 4> first{make(), make(), make(), make()};
+  for (const int connection : first) static_cast<void>(connect(connection, at, size));
   remote::Options options = quick();
-  options.deadline = std::chrono::seconds(1);
-  auto source = remote::open(server.url("/file"), options);
-  REQUIRE(source);
-  const auto got = read(**source, 100'000, 100'000);
+  options.tries = 1;
+  options.connect_timeout = std::chrono::seconds(1);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto got = remote::open("http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/file", options);
   REQUIRE_FALSE(got);
   CHECK(got.error().code() == Errc::timed_out);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(9));  // the deadline is 10
+  for (const int connection : first) close(connection);
+  close(listener);
+}
+
+TEST_CASE("remote: reads ahead have the given size") {
+  const std::string content = noise(1'000'000);
+  const HttpServer server([&](const Request& request) { return HttpServer::ranges(request, content); });
+  remote::Options options = quick();
+  options.read_ahead.request = 100'000;
+  auto source = remote::open(server.url("/file"), options);
+  REQUIRE(source);
+  const std::array<ByteRange, 1> all{ByteRange{0, content.size()}};
+  (*source)->will_read(all);
+  for (std::size_t at = 0; at < content.size(); at += 50'000) {
+    CHECK(*read(**source, at, 50'000) == content.substr(at, 50'000));
+  }
+  CHECK(server.count() >= 8);
 }
 
 TEST_CASE("remote: blocks are kept in a folder, checked, and bounded") {
@@ -323,6 +368,15 @@ TEST_CASE("remote: what may not be asked") {
   CHECK(contains(error(remote::open(server.url("/a"), options)), "address is not allowed"));
   CHECK(server.count() == 0);
   REQUIRE(remote::open(server.url("/a"), quick()));
+  options = quick();
+  options.allow_http = true;
+  options.allow_host = [](std::string_view) { return false; };
+  CHECK(contains(error(remote::open("http://example.com/model", options)), "host is not allowed"));
+  options = quick();
+  options.tries = 1;
+  options.ca_file = "/nonexistent/authorities.pem";
+  const std::string https = "https" + server.url("/a").substr(4);
+  CHECK(contains(error(remote::open(https, options)), "authorities.pem"));
 }
 
 TEST_CASE("remote: files beside a file, by name only") {
@@ -412,6 +466,18 @@ TEST_CASE("remote: a store: small and large files, lists, folders, conditions") 
       CHECK(store.objects.count("/bucket/never") == 0);
     }
   }
+  SUBCASE("one part at a time") {
+    options.uploads = 1;
+    server.clear();
+    REQUIRE(put("dir/parts", large));
+    CHECK(store.objects["/bucket/dir/parts"] == large);
+    std::vector<std::string> parts;
+    for (const Request& request : server.log()) {
+      const std::size_t at = request.query.find("partNumber=");
+      if (at != std::string::npos) parts.push_back(request.query.substr(at + 11, 1));
+    }
+    CHECK(parts == std::vector<std::string>{"1", "2"});
+  }
   SUBCASE("a store that fails") {
     store.fail_parts = 1000;
     const auto failed = put("dir/failed", large);
@@ -443,6 +509,26 @@ TEST_CASE("remote: signatures are those of AWS's examples") {
   CHECK(signature(list) == "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
 }
 
+TEST_CASE("remote: the keys of a profile") {
+  const TempDir dir;
+  stele_test::write_text(dir / "keys",
+                         "[default]\naws_access_key_id = A\naws_secret_access_key = a\n\n"
+                         "[work]\naws_access_key_id = B\naws_secret_access_key = b\n");
+  setenv("AWS_SHARED_CREDENTIALS_FILE", (dir / "keys").c_str(), 1);
+  HttpServer server([](const Request& request) { return HttpServer::ranges(request, "content"); });
+  remote::Options options = with(server);
+  options.credentials.reset();
+  for (const auto& [profile, key] : {std::pair("", "A"), std::pair("work", "B")}) {
+    options.profile = profile;
+    server.clear();
+    REQUIRE(remote::open("s3://bucket/key", options));
+    CHECK(contains(server.log()[0].header("authorization"), std::string("Credential=") + key + "/"));
+  }
+  options.profile = "other";
+  CHECK(remote::open("s3://bucket/key", options).error().code() == Errc::invalid_argument);
+  unsetenv("AWS_SHARED_CREDENTIALS_FILE");
+}
+
 TEST_CASE("remote: the region and the clock are learnt from refusals") {
   int refused = 0;
   const HttpServer server([&](const Request& request) -> Response {
@@ -457,6 +543,10 @@ TEST_CASE("remote: the region and the clock are learnt from refusals") {
   });
   auto source = remote::open("s3://bucket/key", with(server));
   REQUIRE_MESSAGE(source, source.error().to_string());
+  CHECK(refused == 1);
+  remote::Options known = with(server);
+  known.region = "eu-west-3";
+  REQUIRE(remote::open("s3://bucket/key", known));
   CHECK(refused == 1);
   const HttpServer late([&](const Request& request) -> Response {
     if (!request.header("x-amz-date").starts_with("20010203")) {

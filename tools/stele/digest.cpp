@@ -10,6 +10,8 @@
 #include <openssl/evp.h>
 #include <xxhash.h>
 
+#include "base/hex.hpp"
+
 namespace stele::command {
 
 struct Digest::State {
@@ -74,10 +76,7 @@ std::string Digest::finish() {
     for (unsigned i = 0; i < size; ++i) bytes.at(i) = static_cast<unsigned char>(hash >> (56 - 8 * i));
   }
   static_cast<void>(state_->reset());  // it worked before
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string text;
-  for (unsigned i = 0; i < size; ++i) text += {digits[bytes.at(i) >> 4], digits[bytes.at(i) & 15U]};
-  return text;
+  return detail::hex(std::as_bytes(std::span(bytes)).first(size));
 }
 
 }  // namespace stele::command

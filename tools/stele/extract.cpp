@@ -2,6 +2,7 @@
 #include <bit>
 #include <utility>
 
+#include <stele/composite.hpp>
 #include <stele/expansion.hpp>
 #include <stele/recorders/numpy.hpp>
 #include <stele/sink.hpp>
@@ -38,13 +39,19 @@ Status write_elements(const LeafView& leaf, const std::string& path, Terminal& t
   return sink->commit();
 }
 
-/// Returns the tensor without the model's metadata, for which a .npy file has no place.
-Snapshot alone(const Snapshot& model, const Named& tensor) {
+/// Returns the tensor without what a file of elements has no place for: the model's metadata, and annotations. The mark
+/// of codes stays, so that a conversion refuses them.
+Snapshot alone(const Snapshot& model, const Named& tensor, Report& report) {
   const LeafView leaf = model.leaf(tensor.leaf);
   SnapshotBuilder builder;
   builder.set_flat();
   builder.keep(model.data());
   builder.tensor(builder.intern(tensor.name), leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
+  const std::string_view scheme = detail::undecoded(leaf);
+  if (!scheme.empty()) builder.annotate(std::string(detail::undecoded_key), Value(scheme));
+  if (leaf.annotations() != nullptr && leaf.annotations()->size() > (scheme.empty() ? 0U : 1U)) {
+    report.add(Report::What::lost, tensor.name, "its annotations");
+  }
   return builder.finish();
 }
 
@@ -57,7 +64,7 @@ Status write_npy(const Snapshot& tensor, const std::string& path, Terminal& term
         .hint("pass --precision f32, or write a .bin or .safetensors file");
   }
   Target target{path, "npy", {}, {}};
-  STELE_TRY(save_to(target, tensor, terminal));
+  STELE_TRY(save_to(target, raw_codes(tensor), terminal));
   return {};
 }
 
@@ -79,14 +86,9 @@ Result<int> extract(const Extract& options, Terminal& terminal) {
   if (numpy || raw) {
     static_assert(std::endian::native == std::endian::little);
     STELE_TRY(check_expansion(model.snapshot));
-    STELE_TRY_ASSIGN(const PrecisionSpec precision, parse_precision(options.precision));
-    if (!(precision == PrecisionSpec())) STELE_TRY(detail::check_decoded(model.snapshot.leaf(found->leaf)));
     STELE_TRY_ASSIGN(const Snapshot one,
-                     at_precision(alone(model.snapshot, *found), options.precision, save.convert, report));
+                     at_precision(alone(model.snapshot, *found, report), options.precision, save.convert, report));
     STELE_TRY(numpy ? write_npy(one, options.out, terminal) : write_elements(one.leaf(0), options.out, terminal));
-    if (model.snapshot.leaf(found->leaf).annotations() != nullptr) {
-      report.add(Report::What::lost, options.name, "its annotations");
-    }
   } else {
     STELE_TRY_ASSIGN(const Snapshot stored,
                      filter(model.snapshot, {.keep = [&](std::string_view path, const LeafView* leaf) {

@@ -2,6 +2,7 @@
 #include <stele/transforms/lora.hpp>
 
 #include "commands.hpp"
+#include "io/text.hpp"
 
 namespace stele::command {
 
@@ -14,14 +15,7 @@ Result<Value> config_of(const std::string& adapter) {
   const auto bundle = source->bundle();
   if (bundle == nullptr) return Error(Errc::unsupported, "the adapter is no file or folder").file(adapter);
   STELE_TRY_ASSIGN(const SourcePtr file, bundle->open("adapter_config.json"));
-  if (file->size() > max_bytes) {
-    return Error(Errc::limit, "the configuration is too large")
-        .file(file->name())
-        .expected("at most " + std::to_string(max_bytes) + " bytes")
-        .found(std::to_string(file->size()));
-  }
-  std::string text(static_cast<std::size_t>(file->size()), '\0');
-  STELE_TRY(file->read_at(0, std::as_writable_bytes(std::span(text))));
+  STELE_TRY_ASSIGN(const std::string text, detail::read_text(*file, max_bytes, "the configuration is too large"));
   auto config = parse_json(text);
   if (!config) return std::move(config).error().file(file->name());
   return config;

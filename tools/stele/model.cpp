@@ -28,6 +28,7 @@
 #include "base/of_machine.hpp"
 #include "base/similar.hpp"
 #include "console.hpp"
+#include "io/text.hpp"
 #include "io/urls.hpp"
 #include "passes/composites/composite.hpp"
 
@@ -112,9 +113,8 @@ Result<Layout> layout_of_file(const std::string& path) {
   }
   constexpr std::string_view names[] = {".txt", ".tsv", ".names"};
   if (std::any_of(std::begin(names), std::end(names), [&](auto e) { return detail::has_extension(path, e); })) {
-    if (source->size() > max_names_bytes) return Error(Errc::limit, "the file of names is too long").file(path);
-    std::string text(static_cast<std::size_t>(source->size()), '\0');
-    STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));
+    STELE_TRY_ASSIGN(const std::string text,
+                     detail::read_text(*source, max_names_bytes, "the file of names is too long"));
     return parse_layout(text);
   }
   STELE_TRY_ASSIGN(const auto variables, paddle_program(path));

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/hex.hpp"
 #include "base/similar.hpp"
 
 namespace stele::command {
@@ -25,13 +26,6 @@ std::string format(const char* pattern, double number) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), pattern, number);  // NOLINT(cppcoreguidelines-pro-type-vararg)
   return text.data();
-}
-
-std::string hex(unsigned code, unsigned digits) {
-  static constexpr char characters[] = "0123456789abcdef";
-  std::string text;
-  for (unsigned i = digits; i-- > 0;) text += characters[code >> (4 * i) & 15U];
-  return text;
 }
 
 /// Returns the length of the UTF-8 sequence that `text` begins with, and its code point; 0 if it is not valid.
@@ -143,7 +137,7 @@ std::string json_text(const Value& value) {
     const auto [length, code] = code_point(rest);
     const std::size_t taken = std::max<std::size_t>(length, 1);
     if (obeyed(code) && length != 0) {
-      out += "\\u" + hex(code, 4);
+      out += "\\u" + detail::hex(code, 4);
     } else {
       out += rest.substr(0, taken);
     }
@@ -170,12 +164,12 @@ std::string safe(std::string_view text) {
   while (!text.empty()) {
     const auto [length, code] = code_point(text);
     if (length == 0) {
-      out += "\\x" + hex(static_cast<unsigned char>(text[0]), 2);
+      out += "\\x" + detail::hex(static_cast<unsigned char>(text[0]), 2);
       text.remove_prefix(1);
       continue;
     }
     if (obeyed(code)) {
-      out += code < 0x100 ? "\\x" + hex(code, 2) : "\\u" + hex(code, 4);
+      out += code < 0x100 ? "\\x" + detail::hex(code, 2) : "\\u" + detail::hex(code, 4);
     } else {
       out += text.substr(0, length);
     }

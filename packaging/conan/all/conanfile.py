@@ -28,7 +28,7 @@ FORMATS = {
     "numpy": ["libdeflate", "zlib"],
     "onnx": [],
     "openvino": [],
-    "orbax": ["zlib", "zstd"],
+    "orbax": ["libdeflate", "zlib", "zstd"],
     "paddle": [],
     "pickle": [],
     "pytorch": ["libdeflate", "zlib"],
@@ -38,7 +38,7 @@ FORMATS = {
     "tensorflow": [],
     "tflite": [],
     "whisper": [],
-    "zarr": ["zlib", "zstd"],
+    "zarr": ["libdeflate", "zlib", "zstd"],
 }
 
 # Components of Conan's packages, by the names of the CMake packages in stele's steleConfig.cmake.

@@ -216,6 +216,13 @@ def _unknown_dtype(dtype: object, path: str = "") -> SafetensorError:
     return error
 
 
+def _not_contiguous(name: str) -> ValueError:
+    return ValueError(
+        f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. Save the tensor that it is a"
+        " part of, or call `.contiguous()` before saving."
+    )
+
+
 def _unsigned(number: Any, what: str) -> int:
     value = operator.index(number)
     if not 0 <= value < 1 << 64:

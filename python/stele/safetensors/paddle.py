@@ -12,6 +12,7 @@ from . import (
     TensorSpec,
     _items,
     _load,
+    _not_contiguous,
     _path,
     _row_of,
     _write,
@@ -45,10 +46,7 @@ def _rows(tensors: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         if not isinstance(tensor, paddle.Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected paddle.Tensor but received {type(tensor)}")
         if not tensor.is_contiguous():
-            raise ValueError(
-                f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. Save the tensor that"
-                " it is a part of, or call `.contiguous()` before saving."
-            )
+            raise _not_contiguous(name)
         if not tensor.place.is_cpu_place():
             tensor = tensor.cpu()
         size = tensor.size * tensor.element_size()

@@ -14,6 +14,7 @@ from . import (
     TensorSpec,
     _items,
     _load,
+    _not_contiguous,
     _path,
     _unknown_dtype,
     _write,
@@ -165,10 +166,7 @@ def _rows(tensors: Mapping[str, torch.Tensor]) -> list[tuple[Any, ...]]:
 
 def _row(name: str, tensor: torch.Tensor) -> tuple[Any, ...]:
     if not tensor.is_contiguous():
-        raise ValueError(
-            f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. Save the tensor that it is"
-            " a part of, or call `.contiguous()` before saving."
-        )
+        raise _not_contiguous(name)
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
         tensor = tensor.to("cpu")

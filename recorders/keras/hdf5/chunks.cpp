@@ -1,13 +1,12 @@
 // Datasets in chunks, with filters, and datasets without stored bytes.
 #include "chunks.hpp"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstring>
 #include <string>
 
 #include "base/byte_planes.hpp"
+#include "encodings/gzip/gzip.hpp"
 
 namespace stele::inline v0::detail::hdf5 {
 namespace {
@@ -30,15 +29,6 @@ std::uint32_t fletcher32(std::span<const std::byte> data) noexcept {
     high = fold(high);
   }
   return fold(high) << 16 | fold(low);
-}
-
-/// Undoes the shuffle filter, which stores byte 0 of all elements, then byte 1, …
-Bytes unshuffled(std::span<const std::byte> in, std::size_t element) {
-  Bytes out(in.size());
-  const std::size_t count = in.size() / element;
-  join_byte_planes(in.data(), out.data(), count, element);
-  std::copy(in.begin() + static_cast<std::ptrdiff_t>(count * element), in.end(), out.data() + count * element);
-  return out;
 }
 
 }  // namespace
@@ -76,15 +66,15 @@ Result<Bytes> ChunkedLeaf::decode(const Chunk& chunk) const {
       bytes.truncate(size);
     } else if (filters[i].id == deflate_filter) {
       Bytes plain(static_cast<std::size_t>(chunk_bytes + checks));
-      auto size = static_cast<uLongf>(plain.size());
-      const int code = uncompress(reinterpret_cast<Bytef*>(plain.data()), &size,
-                                  reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uLong>(bytes.size()));
-      if (code == Z_MEM_ERROR) return Error(Errc::out_of_memory, "zlib has no memory");
-      if (code != Z_OK) return bad(Errc::malformed, "the deflated data of a chunk are damaged");
-      plain.truncate(static_cast<std::size_t>(size));
+      std::span<const std::byte> stored = bytes.span();
+      const auto size = gzip::inflate_next(stored, plain.span());
+      if (!size) return bad(Errc::malformed, "the deflated data of a chunk are damaged");
+      plain.truncate(*size);
       bytes = std::move(plain);
     } else if (filters[i].value > 1) {
-      bytes = unshuffled(bytes.span(), filters[i].value);
+      Bytes plain(bytes.size());
+      join_byte_planes(bytes.span(), plain.data(), filters[i].value);
+      bytes = std::move(plain);
     }
   }
   if (bytes.size() != chunk_bytes) {

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "io/text.hpp"
 #include "passes/composites/composite.hpp"
 #include "passes/composites/tables.hpp"
 #include "passes/differences.hpp"
@@ -763,8 +764,7 @@ class Quantizer {
     constexpr std::uint64_t max_bytes = std::uint64_t{16} << 20;
     STELE_TRY_ASSIGN(const SourcePtr file, beside->folder->open("config.json"));
     if (file->size() > max_bytes) return {};
-    std::string text(static_cast<std::size_t>(file->size()), '\0');
-    STELE_TRY(file->read_at(0, std::as_writable_bytes(std::span(text))));
+    STELE_TRY_ASSIGN(const std::string text, read_text(*file, max_bytes));
     const auto config = parse_json(text);
     if (!config) return {};
     if (auto type = config->at("model_type").to<std::string>()) model_type_ = *std::move(type);

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "io/text.hpp"
 #include "passes/composites/recogniser.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
@@ -167,8 +168,7 @@ Result<Value> json_of(const Bundle& bundle, const char* name) {
   if (!exists) return Value();
   STELE_TRY_ASSIGN(const SourcePtr file, bundle.open(name));
   if (file->size() > max_bytes) return Value();
-  std::string text(static_cast<std::size_t>(file->size()), '\0');
-  STELE_TRY(file->read_at(0, std::as_writable_bytes(std::span(text))));
+  STELE_TRY_ASSIGN(const std::string text, read_text(*file, max_bytes));
   return parse_config(text);
 }
 

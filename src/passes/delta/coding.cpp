@@ -7,6 +7,8 @@
 #include <mutex>
 #include <numeric>
 
+#include "base/dtypes.hpp"
+#include "base/hex.hpp"
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
 #include "passes/delta/delta.hpp"
@@ -20,21 +22,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> encoding_names = {"", "same", "xor", "sparse"};
 
-std::string hex(std::uint64_t hash) {
-  std::string text(16, '0');
-  for (std::size_t i = 16; i-- > 0; hash >>= 4) text[i] = "0123456789abcdef"[hash & 15U];
-  return text;
-}
-
 std::string digest_of(const std::string& text) { return hex(hash64(text.data(), text.size())); }
-
-DType dtype_named(std::string_view text) {
-  for (unsigned code = 0; code < 256; ++code) {
-    const auto dtype = static_cast<DType>(code);
-    if (is_known(dtype) && name(dtype) == text) return dtype;
-  }
-  return DType::none;
-}
 
 }  // namespace
 
