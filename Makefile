@@ -1,6 +1,7 @@
 # Every target installs what it needs (Debian 12, as root) and builds below build/.
 #
-#   make demo                 build and run programs of examples/programs/ and the command: what stele does, in 50 lines
+#   make demo                 build six formats, run programs of examples/programs/ and the command: what stele does, in 30 lines
+#                             (ALL=1: every format, in 200 lines)
 #   make test                 build with g++ and run all tests (STELE_TEST_FULL=1: all kills and conversions)
 #   make check-PRESET         build and test with another preset: dev-clang asan-ubsan tsan cxx23
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
@@ -100,12 +101,17 @@ deps-build:
 deps-embedded:
 	@tools/deps.sh embedded
 
-# ALL=1: every format at every precision, and the operations of graphs. BURN="FILE...": runs mnist too, on model.bin or model.bpk of Burn's mnist-inference-web.
+# Without ALL and BURN, builds the formats of the preset demo alone. ALL=1: every format at every precision, and the operations
+# of graphs. BURN="FILE...": runs mnist too, on model.bin or model.bpk of Burn's mnist-inference-web.
 ALL ?=
 BURN ?=
+demo_preset = $(if $(ALL)$(BURN),release,demo)
+demo: export NINJA_STATUS = [%f of %t, %e s] 
 demo: deps-build
-	$(call build,release,digits resume import_model llama_to_gguf stele_command $(if $(BURN),mnist))
-	@tools/demo.sh $(if $(ALL),--all)
+	@printf '\nCompiling %s. Two idle cores take about %s minutes, once.\n\n' \
+	    $(if $(filter demo,$(demo_preset)),'the core, six formats and the command' 3,'all formats' 15)
+	$(call build,$(demo_preset),digits resume stele_command $(if $(ALL),every_format import_model llama_to_gguf) $(if $(BURN),mnist))
+	@tools/demo.sh build/$(demo_preset) $(if $(ALL),--all)
 	$(if $(BURN),build/release/examples/mnist examples/data $(BURN))
 
 test: check-dev

@@ -1,16 +1,16 @@
-# stele_component(NAME [HOT] [WITHOUT folder...] [PUBLIC target...] [PRIVATE target...] [PACKAGES package...])
+# stele_component(NAME [HOT file...] [WITHOUT folder...] [PUBLIC target...] [PRIVATE target...] [PACKAGES package...])
 #
 # A component: a static library stele_NAME (stele::NAME) of every .cpp below the current folder (not of folders that are
-# components themselves, nor of those WITHOUT which it is built), which can include the public headers. stele::stele links all components, cmake --install
-# installs them, and find_package(stele COMPONENTS ...) names them.
+# components themselves, nor of those WITHOUT which it is built), which can include the public headers. stele::stele links all
+# components, cmake --install installs them, and find_package(stele COMPONENTS ...) names them.
 #
-# HOT keeps the -O3 of release builds: code that touches every element or every tensor's name. Other components have more
-# than half of the code and are built with -O2, which makes them a fifth smaller.
+# HOT files touch elements or bytes in bulk; they keep the -O3 of release builds ("*": all files). The others are built with
+# -O2, which is smaller and compiles in half the time.
 #
 # PACKAGES are the CMake packages that the component's own targets come from; they are found here, and again in a project
 # that uses the installed component. Each must have a line in SteleInstall.cmake.
 function(stele_component name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "HOT" "" "WITHOUT;PUBLIC;PRIVATE;PACKAGES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HOT;WITHOUT;PUBLIC;PRIVATE;PACKAGES")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp")
   file(GLOB others CONFIGURE_DEPENDS "*/CMakeLists.txt")  # components of their own
   foreach(other IN LISTS others)
@@ -46,13 +46,11 @@ function(stele_component name)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(${target} PUBLIC cxx_std_20)
-  if(NOT MSVC)
-    if(NOT WIN32)  # a program contains what it calls (benchmarks/size.py); MinGW's linker takes minutes
-      target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
-    endif()
-    if(NOT arg_HOT)
-      target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
-    endif()
+  if(NOT MSVC AND NOT WIN32)  # a program contains what it calls (benchmarks/size.py); MinGW's linker takes minutes
+    target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
+  endif()
+  if(NOT arg_HOT STREQUAL "*")
+    stele_hot(${target} ${arg_HOT})
   endif()
   set(needed)  # this component and those it needs, in the order of linking
   set(packages)
@@ -83,8 +81,23 @@ function(stele_component name)
   endif()
 endfunction()
 
-# stele_join(target): what CMake's UNITY_BUILD does, with relative paths: a compiler cache then serves every checkout.
-# Sources with SKIP_UNITY_BUILD_INCLUSION or options of their own, and generated ones, are compiled alone.
+# stele_hot(target file...): these files of the target keep the -O3 of release builds, the others are built with -O2.
+function(stele_hot target)
+  if(MSVC)
+    return()
+  endif()
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
+  foreach(file IN LISTS ARGN)
+    if(NOT EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+      message(FATAL_ERROR "stele: ${target} has no file ${file}")
+    endif()
+    set_source_files_properties(${file} PROPERTIES STELE_HOT ON COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+  endforeach()
+endfunction()
+
+# stele_join(target): what CMake's UNITY_BUILD does, with relative paths: a compiler cache then serves every checkout. HOT
+# sources are joined with each other. Sources with SKIP_UNITY_BUILD_INCLUSION or options of their own, and generated ones,
+# are compiled alone.
 function(stele_join target)
   get_target_property(joins ${target} UNITY_BUILD)
   if(NOT joins)
@@ -93,43 +106,49 @@ function(stele_join target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
   get_target_property(sources ${target} SOURCES)
   set(alone)
-  set(joined)
-  set(text)
-  set(count 0)
   foreach(source IN LISTS sources)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
-    set(skips ON)
+    set(list alone)
     if(source MATCHES "[.]cpp$")
-      get_source_file_property(skips "${source}" SKIP_UNITY_BUILD_INCLUSION)
-      foreach(property IN ITEMS GENERATED COMPILE_OPTIONS COMPILE_DEFINITIONS)
+      set(list joined)
+      get_source_file_property(hot "${source}" STELE_HOT)
+      set(properties SKIP_UNITY_BUILD_INCLUSION GENERATED COMPILE_DEFINITIONS)
+      if(hot)
+        set(list joined_hot)
+      else()
+        list(APPEND properties COMPILE_OPTIONS)
+      endif()
+      foreach(property IN LISTS properties)
         get_source_file_property(own "${source}" ${property})
         if(own)
-          set(skips ON)
+          set(list alone)
         endif()
       endforeach()
     endif()
-    if(skips)
-      list(APPEND alone "${source}")
-      continue()
-    endif()
-    file(RELATIVE_PATH source "${CMAKE_CURRENT_BINARY_DIR}" "${source}")
-    string(APPEND text "#include \"${source}\"\n")
-    math(EXPR count "${count} + 1")
-    math(EXPR full "${count} % ${CMAKE_UNITY_BUILD_BATCH_SIZE}")
-    if(full EQUAL 0)
-      list(APPEND joined "${text}")
+    list(APPEND ${list} "${source}")
+  endforeach()
+  set_property(TARGET ${target} PROPERTY SOURCES ${alone})
+  foreach(list IN ITEMS joined joined_hot)
+    string(REPLACE joined ${target} name ${list})
+    set(number 0)
+    while(${list})
       set(text)
-    endif()
+      foreach(i RANGE 1 ${CMAKE_UNITY_BUILD_BATCH_SIZE})
+        list(POP_FRONT ${list} source)
+        if(source)
+          file(RELATIVE_PATH source "${CMAKE_CURRENT_BINARY_DIR}" "${source}")
+          string(APPEND text "#include \"${source}\"\n")
+        endif()
+      endforeach()
+      set(file "${CMAKE_CURRENT_BINARY_DIR}/${name}_${number}.cpp")
+      file(CONFIGURE OUTPUT "${file}" CONTENT "${text}" @ONLY)
+      if(list STREQUAL "joined_hot")
+        set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+      endif()
+      target_sources(${target} PRIVATE "${file}")
+      math(EXPR number "${number} + 1")
+    endwhile()
   endforeach()
-  list(APPEND joined ${text})
-  set(sources)
-  foreach(text IN LISTS joined)
-    list(LENGTH sources number)
-    set(file "${CMAKE_CURRENT_BINARY_DIR}/${target}_${number}.cpp")
-    file(CONFIGURE OUTPUT "${file}" CONTENT "${text}" @ONLY)
-    list(APPEND sources "${file}")
-  endforeach()
-  set_property(TARGET ${target} PROPERTY SOURCES ${sources} ${alone})
 endfunction()
 
 # stele_find_components(CMakeLists.txt...): stele_component adds the folders of these when it first needs their component.

@@ -1,37 +1,39 @@
 #!/usr/bin/env bash
-# The story of `make demo`: tools/demo.sh [--all], after the release build. Files stay in build/demo.
+# The story of `make demo`, after its build: tools/demo.sh BUILD [--all]. Files stay in BUILD/files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-programs=$PWD/build/release/examples
-PATH=$PWD/build/release/tools/stele:$PATH
-details=()
-[ "${1:-}" != --all ] || details=(--details)
+programs=$PWD/$1/examples
+files=$1/files
+PATH=$PWD/$1/tools/stele:$PATH
 
-printf '\nstele loads model files of other programs into your own C++ structs, and saves them in any of these formats.\n\n'
-rm -rf build/demo
-"$programs/digits" examples/data --files build/demo "$@"
-echo
+printf '\nstele loads model files of other programs into your own C++ structs, and saves them again.\n\n'
+rm -rf "$files"
+mkdir "$files"
+"$programs/digits" examples/data "$files"
 "$programs/resume" examples/data
 
-printf '5  Graphs: from ONNX and TensorFlow to DL4J and back\n\n'
-"$programs/import_model" tests/formats/onnx/data/mlp.onnx build/demo/onnx "${details[@]}"
-"$programs/import_model" tests/formats/tensorflow/data/run_mlp_saved_open build/demo/tensorflow "${details[@]}"
-[ ${#details[@]} -eq 0 ] || "$programs/llama_to_gguf" examples/data/llama build/demo/llama.gguf Q8_0
-
-printf '\n6  The command, without code\n\n'
-cp examples/data/digits.pth build/demo
-cd build/demo
+printf '4  The command, without code\n\n'
 run() {
   echo "   \$ $*"
-  "$@" 2>&1 | sed 's/^/   /'
+  (cd "$files" && "$@") 2>&1 | sed 's/^/   /'
 }
+cp examples/data/digits.pth "$files"
 run stele inspect digits.pth --largest 2
 run stele convert digits.pth half.safetensors --precision f16
 run stele diff digits.pth half.safetensors --ignore-dtype --rtol 1e-3
-cat <<'END'
 
-Next: examples/save_and_load.cpp            the first of nine small examples
+if [ "${2:-}" = --all ]; then
+  echo
+  "$programs/every_format" examples/data "$files/formats"
+  printf '6  Graphs: from ONNX and TensorFlow to DL4J and back\n\n'
+  "$programs/import_model" tests/formats/onnx/data/mlp.onnx "$files/onnx" --details
+  "$programs/import_model" tests/formats/tensorflow/data/run_mlp_saved_open "$files/tensorflow" --details
+  "$programs/llama_to_gguf" examples/data/llama "$files/llama.gguf" Q8_0
+fi
+cat <<END
+
+Next: examples/save_and_load.cpp            the first of $(ls examples/*.cpp | wc -l) small examples
       docs/guide/python-to-cpp.md           your own PyTorch model, in five minutes
       docs/index.md                         all pages by task; docs/guide/command.md: the command
-      make demo ALL=1                       every format at every precision; the files are in build/demo
+      make demo ALL=1                       every format at every precision, graphs; the files are in $files
 END

@@ -234,7 +234,7 @@ int main(int argc, char** argv) try {
   const std::string folder = std::filesystem::temp_directory_path() / "stele-resume";
   std::filesystem::remove_all(folder);
 
-  std::puts("4  A training run that is killed, and resumed\n");
+  std::puts("3  A training run that is killed, and resumed\n");
   const Training begin = start(images);
   Training whole = begin;
   train(whole, images, 600, nullptr);

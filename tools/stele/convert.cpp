@@ -9,12 +9,13 @@
 #include <stele/bundle.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
-#include <stele/recorders/archive.hpp>
 #include <stele/recorders/binary.hpp>
 #include <stele/recorders/gguf.hpp>
 #include <stele/recorders/pytorch.hpp>
 #include <stele/recorders/safetensors.hpp>
+#ifdef STELE_COMMAND_TENSORFLOW
 #include <stele/recorders/tensorflow.hpp>
+#endif
 #include <stele/transform.hpp>
 #include <stele/transforms/keras.hpp>
 #include <stele/transforms/pytorch.hpp>
@@ -104,7 +105,7 @@ Result<Destination> destination(const Convert& options, const Format* like) {
     format = std::make_shared<PytorchFormat>(std::move(parts));
   }
   if (archive) {
-    format = std::make_shared<ArchiveFormat>(ArchiveOptions{.tag = options.to_tag, .deflate = options.compress});
+    format = archive_format(options.to_tag, options.compress);
   } else if (options.compress && format->name() == "stele") {
     format = std::make_shared<CompressedSteleFormat>();
   } else if (options.compress) {
@@ -113,19 +114,6 @@ Result<Destination> destination(const Convert& options, const Format* like) {
         .hint("write a .stele, .zip or .json.zst file");
   }
   return Destination{std::move(format), std::move(path)};
-}
-
-Result<Report> append_tag(Checkpoint content, const Destination& to, const Convert& options,
-                          const PrecisionSpec& precision, const SaveOptions& save_options) {
-  const auto* const archive = dynamic_cast<const ArchiveFormat*>(to.format.get());
-  if (archive == nullptr || options.to_tag.empty()) {
-    return Error(Errc::invalid_argument, "--append adds a tag to an archive").hint("pass --to-tag TAG");
-  }
-  if (!options.quantize.empty() || names_mixture(options.precision) || !precision.block_rules.empty()) {
-    return Error(Errc::not_representable, "archives cannot store quantized tensors").file(to.path);
-  }
-  content.parameters = with_precision(content.parameters, precision, save_options.convert);
-  return ArchiveRecorder<>(*archive).edit(content, to.path, options.to_tag, ArchiveEdit::append, save_options);
 }
 
 namespace {
@@ -247,6 +235,16 @@ Error without_graph(Error error) {
                                "stele import has the options of graphs; --weights writes the tensors alone");
 }
 
+/// Opens a checkpoint of TensorFlow, whose format is only read, and has optimizer state beside the names of its
+/// tensors.
+Result<Checkpoint> open_bundle(const std::string& path, [[maybe_unused]] const LoadOptions& options) {
+#ifdef STELE_COMMAND_TENSORFLOW
+  return TensorBundleRecorder<>().open_checkpoint(path, options);
+#else
+  return Error(Errc::unsupported, "this command was built without TensorFlow").file(path);
+#endif
+}
+
 Result<Content> read(const Convert& options, const Model& model, const Format& target, unsigned threads) {
   Content content{{model.snapshot}, false, {}, {}};
   const bool part = !options.opening.part.empty();
@@ -261,9 +259,8 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
     content.losses = {};  // a file of tensors alone
   }
   const CheckpointFormat* format = as_checkpoints(*model.format);
-  // A format that is only read, and has optimizer state beside the names of its tensors.
-  const auto* const bundle = dynamic_cast<const TensorBundleFormat*>(model.format.get());
-  const bool has_checkpoints = format != nullptr || bundle != nullptr;
+  const bool bundle = model.format->name() == "tensor-bundle";
+  const bool has_checkpoints = format != nullptr || bundle;
   // The names of PyTorch's files contain all parts of a checkpoint; those of the others only the parameters.
   const bool in_names = dynamic_cast<const PytorchFormat*>(format) != nullptr;
   if (options.checkpoint && (!has_checkpoints || (part && !in_names))) {
@@ -282,9 +279,8 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
   }
   const PytorchFormat chosen(std::move(parts));
   if (in_names) format = &chosen;
-  auto opened = bundle != nullptr ? TensorBundleRecorder<>(*bundle).open_checkpoint(options.in, load)
-                                  : open_checkpoint(*format, input_of(options.in), load);
-  if (!opened && bundle != nullptr && !options.checkpoint) {
+  auto opened = bundle ? open_bundle(options.in, load) : open_checkpoint(*format, input_of(options.in), load);
+  if (!opened && bundle && !options.checkpoint) {
     const Errc code = opened.error().code();
     if (code == Errc::not_found || code == Errc::invalid_argument)
       return content;  // it has no objects, or several models

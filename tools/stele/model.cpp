@@ -16,8 +16,9 @@
 #include <stele/pattern.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
-#include <stele/recorders/archive.hpp>
+#ifdef STELE_COMMAND_PADDLE
 #include <stele/recorders/paddle.hpp>
+#endif
 #include <stele/recorders/pytorch.hpp>
 #ifdef STELE_COMMAND_REMOTE
 #include <stele/remote.hpp>  // URLs are paths
@@ -117,10 +118,17 @@ Result<Layout> layout_of_file(const std::string& path) {
                      detail::read_text(*source, max_names_bytes, "the file of names is too long"));
     return parse_layout(text);
   }
+#ifdef STELE_COMMAND_PADDLE
   STELE_TRY_ASSIGN(const auto variables, paddle_program(path));
   Layout layout;
   for (const PaddleVariable& variable : variables) layout.tensors.push_back({variable.name, variable.dtype});
   return layout;
+#else
+  return Error(Errc::unsupported,
+               "the file of names is no text and no model, and this command was built without Paddle")
+      .file(path)
+      .hint("add paddle to STELE_FORMATS, or leave it empty");
+#endif
 }
 
 }  // namespace
@@ -202,11 +210,11 @@ Result<std::shared_ptr<const Format>> input_format(const std::string& path, cons
     if (format->name() != "archive") {
       return Error(Errc::invalid_argument, "only archives have tags").file(path).found(format->name());
     }
-    format = std::make_shared<ArchiveFormat>(ArchiveOptions{.tag = opening.tag});
+    format = archive_format(opening.tag);
   } else if (format->name() == "archive") {
     // As if chosen: losses_of_tags() has the rows of the others. A damaged archive may have no list of tags.
-    const auto tags = archive_tags(Input(source));
-    if (tags && !tags->empty()) format = std::make_shared<ArchiveFormat>(ArchiveOptions{.tag = tags->back()});
+    const auto tags = tags_of(Input(source));
+    if (tags && !tags->empty()) format = archive_format(tags->back());
   }
   if (opening.ignore_checksums && format->name() != "pytorch") {
     return Error(Errc::invalid_argument, "only the checksums of PyTorch's files can be ignored")

@@ -82,6 +82,11 @@ enum class Overlap : std::uint8_t {
   part,   // one of several files of a model, names given to it, or a folder with other files
 };
 Overlap overlap_of(const std::string& out);
+/// Returns the format that reads or writes a tag of an archive.
+std::shared_ptr<const Format> archive_format(std::string tag, bool deflate = false);
+/// Returns the tags of an archive, the newest last. Errors: unsupported (the command has no archives), those of
+/// archive_tags().
+Result<std::vector<std::string>> tags_of(const Input& archive);
 /// Returns the path of the file that a save to `out` writes: with the format's extension, if it has none. Errors:
 /// invalid_argument ("-").
 Result<std::string> output_path(const Format& format, const std::string& out);

@@ -4,7 +4,6 @@
 #include <stele/precision/blocks.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
-#include <stele/recorders/archive.hpp>
 #include <stele/recorders/gguf.hpp>
 #include <stele/recorders/safetensors.hpp>
 #include <stele/transform.hpp>
@@ -121,7 +120,7 @@ Report losses_of(const Checkpoint& checkpoint) {
 
 Result<std::vector<std::string>> other_tags(const Model& model, const Opening& opening) {
   if (model.format->name() != "archive") return std::vector<std::string>();
-  STELE_TRY_ASSIGN(std::vector<std::string> tags, archive_tags(input_of(model.path)));
+  STELE_TRY_ASSIGN(std::vector<std::string> tags, tags_of(input_of(model.path)));
   if (opening.tag.empty() && !tags.empty()) tags.pop_back();  // the last one is read
   std::erase(tags, opening.tag);
   return tags;
