@@ -14,8 +14,12 @@ echo
 "$programs/resume" examples/data
 
 printf '5  Graphs: from ONNX and TensorFlow to DL4J and back\n\n'
-"$programs/import_model" tests/formats/onnx/data/mlp.onnx build/demo/onnx "${details[@]}"
-"$programs/import_model" tests/formats/tensorflow/data/run_mlp_saved_open build/demo/tensorflow "${details[@]}"
+for format in onnx tensorflow; do
+  mkdir build/demo/$format-files
+  cmake -E chdir build/demo/$format-files cmake -E tar x "$PWD/tests/formats/$format/data.zip"
+done
+"$programs/import_model" build/demo/onnx-files/mlp.onnx build/demo/onnx "${details[@]}"
+"$programs/import_model" build/demo/tensorflow-files/run_mlp_saved_open build/demo/tensorflow "${details[@]}"
 [ ${#details[@]} -eq 0 ] || "$programs/llama_to_gguf" examples/data/llama build/demo/llama.gguf Q8_0
 
 printf '\n6  The command, without code\n\n'
