@@ -8,20 +8,26 @@
 #include <string>
 #include <string_view>
 
-// Declared here and in support/temp_dir.hpp: that includes <random>, which does not compile after <cfloat> on macOS.
+// Declared here and in support/: temp_dir.hpp includes <random>, which does not compile after <cfloat> on macOS.
 namespace stele_test {
 const std::string& tests_folder();
+const std::string& test_data();
 std::string test_data(std::string_view format);
 }  // namespace stele_test
 
-// Only this file is compiled with the path and the version, so that a compiler cache serves every checkout.
+// Only this file is compiled with the paths and the version, so that a compiler cache serves every checkout.
 const std::string& stele_test::tests_folder() {
   static const std::string folder = STELE_TESTS_FOLDER;
   return folder;
 }
 
+const std::string& stele_test::test_data() {
+  static const std::string folder = STELE_TEST_DATA;
+  return folder;
+}
+
 std::string stele_test::test_data(std::string_view format) {
-  return tests_folder() + "/formats/" + std::string(format) + "/data";
+  return test_data() + "/formats/" + std::string(format) + "/data";
 }
 
 TEST_CASE("version: the macros are CMake's version") {

@@ -26,8 +26,12 @@ if [ "${2:-}" = --all ]; then
   echo
   "$programs/every_format" examples/data "$files/formats"
   printf '6  Graphs: from ONNX and TensorFlow to DL4J and back\n\n'
-  "$programs/import_model" tests/formats/onnx/data/mlp.onnx "$files/onnx" --details
-  "$programs/import_model" tests/formats/tensorflow/data/run_mlp_saved_open "$files/tensorflow" --details
+  for format in onnx tensorflow; do
+    mkdir "$files/$format-files"
+    cmake -E chdir "$files/$format-files" cmake -E tar x "$PWD/tests/formats/$format/data.zip"
+  done
+  "$programs/import_model" "$files/onnx-files/mlp.onnx" "$files/onnx" --details
+  "$programs/import_model" "$files/tensorflow-files/run_mlp_saved_open" "$files/tensorflow" --details
   "$programs/llama_to_gguf" examples/data/llama "$files/llama.gguf" Q8_0
 fi
 cat <<END

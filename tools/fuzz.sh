@@ -5,7 +5,7 @@
 #   tools/fuzz.sh runs N [JOBS]     the seeds, then N inputs made from them with a fixed seed: one commit, one verdict
 #
 # Next to <target>.cpp, in tests/fuzz/ or tests/formats/<format>/fuzz/, are its words, <target>.dict, and its seeds,
-# corpus/<target>/. any_fuzz takes the seeds of all targets.
+# <target>/ in corpus.zip, which CMake unpacks. any_fuzz takes the seeds of all targets.
 # An input that fails goes to build/fuzz/failures/. TARGETS names the targets to run, all by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,13 +19,11 @@ run() {
   found=build/fuzz/corpus/$name log=build/fuzz/$name.log
   options=(-timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build/fuzz/failures/$name-")
   seeds=()
-  for folder in tests/fuzz tests/formats/*/fuzz; do
-    [ ! -f "$folder/$name.dict" ] || options+=(-dict="$folder/$name.dict")
-    if [ "$name" = any_fuzz ]; then
-      [ ! -d "$folder/corpus" ] || seeds+=("$folder"/corpus/*)
-    elif [ -d "$folder/corpus/$name" ]; then
-      seeds=("$folder/corpus/$name")
-    fi
+  for file in tests/fuzz/"$name".dict tests/formats/*/fuzz/"$name".dict; do
+    [ ! -f "$file" ] || options+=(-dict="$file")
+  done
+  for folder in build/fuzz/tests/data/fuzz/corpus/* build/fuzz/tests/data/formats/*/fuzz/corpus/*; do
+    if [ "$name" = any_fuzz ] || [ "$name" = "${folder##*/}" ]; then seeds+=("$folder"); fi
   done
   if [ "$FUZZ_MODE" = runs ]; then
     found=$(mktemp -d)

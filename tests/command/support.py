@@ -4,12 +4,16 @@ import json
 import os
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ROOT / "tests"
+sys.path.append(str(ROOT / "tools"))
+import test_data  # noqa: E402
+
+TESTS = test_data.root()  # with the files of tests/, unpacked
 DIGITS = ROOT / "examples" / "data"
 FIXTURES = ROOT.parent / "shared" / "fixtures"
 STELE = os.environ["STELE"]

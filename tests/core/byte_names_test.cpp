@@ -11,6 +11,7 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace byte_names_test {
 
@@ -118,7 +119,7 @@ TEST_CASE("byte names: refused, or they come back, in NNEF and SameDiff files") 
 TEST_CASE("byte names: a SameDiff file of another program has texts under such a name") {
   for (const char* found : {"texts_name_not_utf8", "scalar_text_name_not_utf8"}) {
     CAPTURE(found);
-    const std::string file = read_text(tests_folder() + "/formats/samediff/fuzz/corpus/samediff_fuzz/" + found);
+    const std::string file = read_text(test_data() + "/formats/samediff/fuzz/corpus/samediff_fuzz/" + found);
     const auto checkpoint = open_samediff(bytes_of(file));
     REQUIRE_MESSAGE(checkpoint, why(checkpoint));
     for (const SameDiffContainer container : containers) {

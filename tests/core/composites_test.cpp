@@ -21,6 +21,7 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace composites_test {
 
@@ -29,7 +30,7 @@ namespace {
 using namespace stele;
 using namespace stele_test;
 
-const std::string folder = test_data("safetensors") + "/../../../core/data/quantized/";
+const std::string folder = test_data() + "/core/data/quantized/";
 
 struct Golden {
   std::string scheme, weight;

@@ -11,6 +11,7 @@
 #include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace stele_test {
 
@@ -24,7 +25,7 @@ using stele::Tensor;
 using Floats = std::vector<float>;
 
 inline std::string old_path(const AnyRecorder& recorder, std::string_view group) {
-  return tests_folder() + "/evolution/data/" + old_file(recorder.format().target(), group);
+  return test_data() + "/evolution/data/" + old_file(recorder.format().target(), group);
 }
 
 /// Loads M from `from` in each way there is, and shows it to `check`.

@@ -19,6 +19,7 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace stele_test::front_door_test {
 namespace {
@@ -101,7 +102,7 @@ TEST_CASE("front door: a file of one tensor") {
 }
 
 TEST_CASE("front door: files of others, by content") {
-  const std::string data = tests_folder() + "/formats";
+  const std::string data = test_data() + "/formats";
   const std::pair<const char*, const char*> files[] = {
       {"/executorch/data/net.ptd", "ptd"},
       {"/executorch/data/net.pte", "pte"},
@@ -209,7 +210,7 @@ TEST_CASE("front door: models that are out of scope are named by their content")
   };
   for (const auto& file : files) {
     CAPTURE(file.first);
-    std::filesystem::copy_file(tests_folder() + "/core/data/foreign/" + file.first, dir / "other.thing",
+    std::filesystem::copy_file(test_data() + "/core/data/foreign/" + file.first, dir / "other.thing",
                                std::filesystem::copy_options::overwrite_existing);
     CHECK(found(dir / "other.thing").starts_with(file.second));
   }

@@ -10,6 +10,7 @@
 #include "stele/transforms/lora.hpp"
 #include "support/models.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace lora_test {
 
@@ -197,7 +198,7 @@ TEST_CASE("lora: modules that are tied as a whole") {
 }
 
 TEST_CASE("lora: equal to PEFT") {
-  const std::string data = tests_folder() + "/core/data/lora/";
+  const std::string data = test_data() + "/core/data/lora/";
   for (const std::string name : {"bias_all", "lora_bias", "saved_head", "saved_embedding", "tied_embedding", "tokens",
                                  "patterns", "conv1d_and_linear"}) {
     CAPTURE(name);

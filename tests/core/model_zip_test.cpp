@@ -11,11 +11,12 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace stele_test::model_zip_test {
 namespace {
 
-std::string file(const std::string& name) { return tests_folder() + "/core/data/zip/" + name; }
+std::string file(const std::string& name) { return test_data() + "/core/data/zip/" + name; }
 
 }  // namespace
 

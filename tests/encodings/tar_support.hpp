@@ -17,6 +17,7 @@
 #include "stele/sink.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace stele_test::tar_files {
 
@@ -173,6 +174,6 @@ inline Error tar_error(const std::string& file) {
 inline Errc open_code(const std::string& file) { return tar_error(file).code(); }
 inline Errc open_code(const std::vector<Raw>& entries) { return open_code(archive(entries)); }
 
-inline std::string golden(const std::string& name) { return read_text(tests_folder() + "/encodings/data/tar/" + name); }
+inline std::string golden(const std::string& name) { return read_text(test_data() + "/encodings/data/tar/" + name); }
 
 }  // namespace stele_test::tar_files

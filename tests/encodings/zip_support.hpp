@@ -16,6 +16,7 @@
 #include "support/random_model.hpp"
 #include "support/stele_file.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace stele_test {
 
@@ -204,7 +205,7 @@ inline stele::Errc read_error(const RawZip& file) {
 }
 
 inline std::string golden(const std::string& name) {
-  return read_text(tests_folder() + "/encodings/data/zip/" + name + ".zip");
+  return read_text(test_data() + "/encodings/data/zip/" + name + ".zip");
 }
 
 inline std::string line() {

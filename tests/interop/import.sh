@@ -37,6 +37,7 @@ if [ -n "${TENSORFLOW:-}" ]; then  # its NumPy and protobuf are not onnx's
   "$work/tfvenv/bin/python" -W ignore tests/interop/tensorflow_models.py "$work/tensorflow" 2> "$work/tensorflow.log" ||
     { tail -n 30 "$work/tensorflow.log" >&2; exit 1; }
 fi
+export STELE_TEST_DATA=$build/tests/data
 python=("$work/venv/bin/python" -W ignore tests/interop/import.py)
 "${python[@]}" prepare "$work" "${own[@]}"
 "$build/tests/interop_import" "$work/list.txt" > "$work/imported.txt"

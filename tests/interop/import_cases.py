@@ -1,4 +1,5 @@
 """The cases of import.py: models, inputs and expected outputs."""
+import os
 import pathlib
 import sys
 
@@ -172,11 +173,15 @@ def light_models():
         yield path, inputs, [(model.graph.output[0].name, numpy_helper.to_array(tensor))]
 
 
+def golden():
+    return pathlib.Path(os.environ["STELE_TEST_DATA"]) / "formats/onnx/data"
+
+
 def whole_models(work):
     """Yields a path and inputs of models whose results are onnxruntime's."""
     import numpy
     random = numpy.random.default_rng(1)
-    path = pathlib.Path("tests/formats/onnx/data/mlp.onnx").absolute()
+    path = golden() / "mlp.onnx"
     yield path, [("x", random.standard_normal((2, 4)).astype(numpy.float32))]
     yield from models_in(work / "torch")
 
@@ -263,7 +268,7 @@ def prepare(work, own=None):
         (work / "list.txt").write_text("".join(listing))
         return
     add_models(whole_models(work), "(models)")
-    add_models(models_in(pathlib.Path("tests/formats/onnx/data/idioms")), "(idioms)")
+    add_models(models_in(golden() / "idioms"), "(idioms)")
     for path, inputs, outputs in light_models():
         _, found = run_onnxruntime(str(path), inputs, outputs)
         add(path.stem, "(models)", path, inputs, outputs, error_of([outputs[0][1]], found))

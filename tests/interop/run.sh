@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 : "${PYTHON:?python with tests/interop/requirements.txt: make interop}" "${STELE_BUILD:?a build folder: make interop}"
+data=$STELE_BUILD/tests/data  # golden files, unpacked
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -35,7 +36,7 @@ numpy_written() {
 
 numpy_read() {
   "$PYTHON" -W ignore tests/formats/numpy/interop/numpy_files.py write "$work/their-numpy" || return
-  diff -r --exclude README.md "$work/their-numpy" tests/formats/numpy/data || return
+  diff -r "$work/their-numpy" "$data/formats/numpy/data" || return
   "$STELE_BUILD/tests/interop_numpy" read "$work/their-numpy"
 }
 
@@ -79,33 +80,33 @@ nnef_copied() {
 }
 
 nnef_golden() {
-  "$PYTHON" tests/formats/nnef/interop/make_golden_nnef.py --check tests/formats/nnef/data
+  "$PYTHON" tests/formats/nnef/interop/make_golden_nnef.py --check "$data/formats/nnef/data"
 }
 
 safetensors_golden() {
   "$PYTHON" tests/formats/safetensors/interop/make_golden_safetensors.py "$work/golden" || return
-  diff -r --exclude README.md --exclude 'dcp_*' "$work/golden" tests/formats/safetensors/data
+  diff -r --exclude 'dcp_*' "$work/golden" "$data/formats/safetensors/data"
 }
 
 onnx_written() {
   program interop_onnx || return
   mkdir -p "$work/onnx" || return
-  "$PYTHON" tests/formats/onnx/interop/check_onnx.py "$STELE_BUILD/tests/interop_onnx" tests/formats/onnx/data "$work/onnx"
+  "$PYTHON" tests/formats/onnx/interop/check_onnx.py "$STELE_BUILD/tests/interop_onnx" "$data/formats/onnx/data" "$work/onnx"
 }
 
 onnx_golden() {
-  "$PYTHON" tests/formats/onnx/interop/make_golden_onnx.py --check tests/formats/onnx/data
+  "$PYTHON" tests/formats/onnx/interop/make_golden_onnx.py --check "$data/formats/onnx/data"
 }
 
 archive_golden() {
-  "$PYTHON" tests/formats/archive/interop/make_golden_archive.py --check tests/formats/archive/data
+  "$PYTHON" tests/formats/archive/interop/make_golden_archive.py --check "$data/formats/archive/data"
 }
 
 # The golden files, and `.stele` files that the library writes from the records of other formats.
 stele_read() {
   program interop_json || return
-  local files=("$work/every.json" tests/evolution/data/*.{bpk,safetensors,zip} tests/formats/burn/data/*/*.{bpk,mpk})
-  mapfile -t -O ${#files[@]} files < <(find tests/*/data tests/formats/*/data -name '*.stele' | sort)
+  local files=("$work/every.json" "$data"/evolution/data/*.{bpk,safetensors,zip} "$data"/formats/burn/data/*/*.{bpk,mpk})
+  mapfile -t -O ${#files[@]} files < <(find "$data"/*/data "$data"/formats/*/data -name '*.stele' | sort)
   mkdir -p "$work/stele" && "$PYTHON" tests/formats/stele/interop/check_stele.py write "$work/every.json" || return
   "$STELE_BUILD/tests/interop_json" stele "$work/stele" "${files[@]}" || return
   "$PYTHON" tests/formats/stele/interop/check_stele.py check "$work/stele" "${files[@]}"

@@ -30,6 +30,10 @@ hypothesis.settings.load_profile("stele")
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
+sys.path.append(str(ROOT / "tools"))
+import test_data  # noqa: E402
+
+TEST_DATA = test_data.root()
 FORMATS = stele.formats()
 # AddressSanitizer needs much address space, and keeps freed memory.
 ASAN = "asan" in os.environ.get("LD_PRELOAD", "")

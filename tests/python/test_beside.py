@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import ASAN, ROOT, run_python
+from conftest import ASAN, TEST_DATA, run_python
 
 import stele
 
@@ -202,10 +202,7 @@ print("done")
 @pytest.mark.skipif(not INSTALLED, reason=f"none of {', '.join(OTHERS)} is installed")
 @pytest.mark.parametrize("order", orders(), ids="-".join)
 def test_libraries_imported_in_any_order_work_in_one_process(order: tuple[str, ...], tmp_path: Path) -> None:
-    data = ROOT / "tests" / "formats"
-    if not data.exists():
-        pytest.skip(f"{data} is missing")
-    result = run_python(PROGRAM, " ".join(order), str(data), str(tmp_path), timeout=300)
+    result = run_python(PROGRAM, " ".join(order), str(TEST_DATA / "formats"), str(tmp_path), timeout=300)
     assert result.stdout.split()[-1:] == ["done"], result.stdout
 
 

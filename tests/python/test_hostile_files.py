@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, SHARED, run_python
+from conftest import SHARED, TEST_DATA, run_python
 from test_hostile import HOSTILE
 
 import stele
@@ -172,12 +172,9 @@ print("done", counts["opened"], counts["failed"])
 
 def folders() -> list[Path]:
     """Returns the folders with files of the tests and of ../shared."""
-    roots = [*sorted((ROOT / "tests" / "formats").glob("*/data")), ROOT / "tests" / "evolution" / "data"]
-    roots += [ROOT / "tests" / "fuzz", SHARED / "fixtures"]
-    found = [root for root in roots if root.exists()]
-    if not found:
-        pytest.skip("the files of the tests are missing")
-    return found
+    roots = [*sorted((TEST_DATA / "formats").glob("*/data")), TEST_DATA / "evolution" / "data"]
+    roots += [TEST_DATA / "fuzz", SHARED / "fixtures"]
+    return [root for root in roots if root.exists()]
 
 
 def opens(path: Path) -> bool:
@@ -234,11 +231,7 @@ def name_of(root: Path) -> str:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "root" in metafunc.fixturenames:
-        try:
-            found = folders()
-        except pytest.skip.Exception:
-            found = []
-        metafunc.parametrize("root", found, ids=name_of)
+        metafunc.parametrize("root", folders(), ids=name_of)
 
 
 def test_a_sample_of_damaged_files_of_other_programs(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import FORMATS, ROOT, SHARED, equal_bits, numpy_dtype, run_python, sample
+from conftest import FORMATS, SHARED, TEST_DATA, equal_bits, numpy_dtype, run_python, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -806,7 +806,7 @@ def test_the_checkpoint_of_a_file(kind: str, tmp_path: Path) -> None:
 
 
 def test_the_optimizer_of_a_pytorch_checkpoint(tmp_path: Path) -> None:
-    adam = Path(__file__).parents[1] / "formats/pytorch/data/adam.pt"
+    adam = TEST_DATA / "formats/pytorch/data/adam.pt"
     names = tmp_path / "names.txt"
     names.write_text("fc1.weight\nfc1.bias\nfc2.weight\n")
     for parameters in (names, str(names)):
@@ -921,7 +921,7 @@ def test_a_path_named_like_an_option_or_standard_input_is_a_path(inside: Path) -
 
 
 def test_quantized_weights_are_one_tensor_or_their_parts() -> None:
-    folder = ROOT / "tests" / "core" / "data" / "quantized" / "gptq4"
+    folder = TEST_DATA / "core" / "data" / "quantized" / "gptq4"
     name = "model.layers.0.self_attn.k_proj"
     with stele.open(folder) as file:
         weight = file[f"{name}.weight"]

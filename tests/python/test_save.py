@@ -13,7 +13,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import DTYPES, FORMATS, KINDS, NEEDS_LAYOUT, ROOT, SINGLE, array_of_kind, equal_bits, run_python, sample
+from conftest import (
+    DTYPES,
+    FORMATS,
+    KINDS,
+    NEEDS_LAYOUT,
+    SINGLE,
+    TEST_DATA,
+    array_of_kind,
+    equal_bits,
+    run_python,
+    sample,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -610,7 +621,7 @@ def test_an_empty_container_is_a_row(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [{"metadata": {"k": "v"}}, {"values": {"epoch": 1}}])
 def test_what_a_file_has_besides_tensors_is_a_row_of_its_save(tmp_path: Path, more: dict[str, Any]) -> None:
-    file = stele.open(ROOT / "tests/formats/onnx/data/fold_21.onnx")
+    file = stele.open(TEST_DATA / "formats/onnx/data/fold_21.onnx")
     report = stele.save(file, tmp_path / "a.stele", **more)
     assert list(report) == [("lost", "", "the graph: only its tensors are saved")]
 

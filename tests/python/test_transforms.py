@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, equal_bits, sample
+from conftest import TEST_DATA, equal_bits, sample
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -152,7 +152,7 @@ def test_adapt_needs_class_names_and_knows_pytorch(file: stele.File) -> None:
 
 @pytest.mark.parametrize("name", ["kinds", "names", "one"])
 def test_adapt_is_that_of_convert(name: str, tmp_path: Path) -> None:
-    path = ROOT / "tests" / "evolution" / "data" / f"{name}.stele"
+    path = TEST_DATA / "evolution" / "data" / f"{name}.stele"
     if not path.exists():
         pytest.skip(f"{path} is missing")
     try:

@@ -13,6 +13,7 @@
 #include "stele/transform.hpp"
 #include "support/models.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace hub_test {
 
@@ -223,7 +224,7 @@ TEST_CASE("hub: entries of configurations in any place") {
 
 #ifndef _WIN32  // links need a privilege there
 TEST_CASE("hub: a weight whose parts contradict each other does not verify") {
-  const std::string file = tests_folder() + "/formats/safetensors/fuzz/corpus/safetensors_fuzz/group_out_of_range";
+  const std::string file = test_data() + "/formats/safetensors/fuzz/corpus/safetensors_fuzz/group_out_of_range";
   const auto verified = verify(SafetensorsFormat(), file);
   REQUIRE(!verified);
   CHECK(verified.error().code() == Errc::out_of_range);

@@ -1,36 +1,12 @@
 // Opens bytes as a file of Flax, reads everything, loads modules, saves again, in parts too.
 #include <stele/recorders/flax.hpp>
 
-#include <cstdint>
-#include <map>
-#include <string>
+#include "fuzz/target.hpp"
 
-#include "fuzz/leaves.hpp"
-#include "support/random_model.hpp"
-#include "support/recorders.hpp"
-
-using namespace stele;
-using namespace stele_test;
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view file(reinterpret_cast<const char*>(data), size);
-  const FlaxRecorder<> recorder;
-  const auto opened = recorder.open(bytes_of(file));
-  if (!opened) return 0;
-  const LoadOptions options = lenient();
-  static_cast<void>(load<std::map<std::string, Tensor<float>>>(*opened, options));
-  static_cast<void>(load<Branch>(*opened, options));
-  const bool whole = read_leaves(*opened, size);
-  require(recorder.verify(bytes_of(file)).has_value() == whole);
-  for (const FlaxRecorder<>& to : {recorder, FlaxRecorder<>(FlaxFormat({.part_bytes = 16}))}) {
-    const auto again = saved(to, *opened);
-    if (!again) continue;  // unreadable entries
-    const auto back = to.open(*again);
-    require(back.has_value());
-    const Capabilities& can = to.format().capabilities();
-    require(difference(facts(*opened, can), facts(*back, can)).empty());
-    const auto twice = saved(to, *back);
-    require(twice && text_of(twice->span()) == text_of(again->span()));
-  }
-  return 0;
+void stele_test::fuzz(std::string_view file) {
+  const stele::FlaxRecorder<> recorder, in_parts(stele::FlaxFormat({.part_bytes = 16}));
+  const auto opened = read_file(recorder, file, file.size());
+  if (!opened) return;
+  save_again(recorder, *opened);
+  save_again(in_parts, *opened);
 }

@@ -45,7 +45,7 @@ golden() {
   for file in "$work"/golden/*.pt*; do
     name=$(basename "$file")
     case $name in legacy* | libtorch_adam*) continue ;; esac
-    cmp "$file" "tests/formats/pytorch/data/$name" || return
+    cmp "$file" "$build/tests/data/formats/pytorch/data/$name" || return
   done
 }
 

@@ -24,7 +24,7 @@ nearly() {
     { d = octal($2) - octal($3); if ($1 % 4 || d < -4 || d > 4) exit 1 } END { if (NR > 16) exit 1 }'
 }
 for file in "$files"/theirs/*.fb; do
-  golden=tests/formats/samediff/data/$(basename "$file")
+  golden=$build/tests/data/formats/samediff/data/$(basename "$file")
   case $file in
     */convolution_trained.fb) nearly "$file" "$golden" || { echo "$file and $golden differ" >&2; exit 1; } ;;
     *) cmp "$file" "$golden" ;;

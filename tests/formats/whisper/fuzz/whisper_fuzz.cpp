@@ -1,23 +1,11 @@
 // Opens bytes as a model of whisper.cpp, reads everything, loads modules.
 #include <stele/recorders/read_only.hpp>
 
-#include <cstdint>
-#include <map>
-#include <string>
+#include "fuzz/target.hpp"
 
-#include "fuzz/leaves.hpp"
-#include "support/random_model.hpp"
-#include "support/recorders.hpp"
-
-using namespace stele;
-using namespace stele_test;
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string_view file(reinterpret_cast<const char*>(data), size);
-  const WhisperRecorder<> recorder;
-  const auto opened = recorder.open(bytes_of(file));
-  if (!opened) return 0;
-  static_cast<void>(load<std::map<std::string, Tensor<float>>>(*opened, lenient()));
-  static_cast<void>(read_leaves(*opened, size));
-  return 0;
+void stele_test::fuzz(std::string_view file) {
+  const auto opened = stele::WhisperRecorder<>().open(bytes_of(file));
+  if (!opened) return;
+  load_all(*opened);
+  read_leaves(*opened, file.size());
 }

@@ -1,4 +1,4 @@
-"""Loads the files of this folder with torch: python3 check.py"""
+"""Loads the files of this folder with torch: python3 check.py, after tools/test_data.py unpack"""
 import os
 
 import torch
