@@ -1,5 +1,6 @@
 // Devices: parameters in the memory of GPUs, by the drivers of CUDA and HIP (docs/guide/devices.md). The driver's
-// library is bound when the program runs, so that a build needs none, and a program also runs on machines without one.
+// library is bound when the program runs, so that a build does not need it, and a program also runs on machines without
+// a device.
 // Link stele::device.
 #pragma once
 
@@ -94,7 +95,7 @@ struct TransferOptions {
   /// A thread of a load fills one buffer while the device copies from others.
   std::size_t buffer_size = std::size_t{4} << 20;  // rounded up to 4 KiB
   unsigned buffers = 16;
-  /// The device of tensors that are on none yet.
+  /// The device of tensors that are not on a device yet.
   int ordinal = 0;
   /// If set, returns the device for the path of such a tensor instead.
   std::function<int(std::string_view path)> placement{};

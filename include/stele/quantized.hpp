@@ -68,7 +68,7 @@ class STELE_EXPORT BlockTensor {
 };
 
 /// A BlockTensor of one dtype, Quantized<DType::q4_k>, or of the file's dtype, Quantized<>. If the file's dtype differs
-/// from that of the type, a load is an error (dtype_mismatch).
+/// from the type's dtype, a load is an error (dtype_mismatch).
 template <DType Blocks = DType::none>
 class Quantized : public BlockTensor {
   static_assert(Blocks == DType::none || BlockTensor::takes(Blocks),

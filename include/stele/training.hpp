@@ -59,7 +59,7 @@ class TrainingNumber {
   bool is_integer_ = false;
 };
 
-/// A member that stele does not know; its value is kept as JSON text.
+/// A member that is not part of the class; its value is kept as JSON text.
 struct TrainingRaw {
   std::string name;  ///< decoded
   std::string json;  ///< one JSON value; invalid JSON is written as null
@@ -127,7 +127,7 @@ struct STELE_EXPORT TrainingObject {
 /// The text from which a configuration was parsed. Always compares equal, because it is not part of a configuration's
 /// value.
 struct TrainingText {
-  std::shared_ptr<const std::string> text;  ///< null if there is none
+  std::shared_ptr<const std::string> text;  ///< null if the configuration has none
 
   friend bool operator==(const TrainingText&, const TrainingText&) noexcept { return true; }
 };

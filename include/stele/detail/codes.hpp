@@ -26,7 +26,7 @@ STELE_EXPORT void unpack_halves(const std::byte* bytes, bool low_first, std::uin
 enum class CodeLayout : std::uint8_t {
   dense,   ///< one string of bits
   padded,  ///< each word has whole codes; its top bits are unused
-  planes,  ///< 32 codes in as many words as a code has bits: their lowest 4, 2 or 1 bits first, then the others
+  planes,  ///< 32 codes of b bits in b words: the lowest 4, 2 or 1 bits of all codes first, then their remaining bits
 };
 
 /// Unpacks `count` codes of `bits` (1 to 8) bits.

@@ -396,7 +396,8 @@ struct recorded_fields {
       return find_error<I + 1>(found);
     }
   }
-  /// Returns the type whose instantiation is the error about the refused fields; any other type if there are none.
+  /// Returns the type whose instantiation is the error about the refused fields; an unrelated type if no field is
+  /// refused.
   static auto complaints() {
     if constexpr (ok) {
       return std::type_identity<char>{};
@@ -443,7 +444,7 @@ struct recorded_fields {
       for (std::size_t k = 0; k < count; ++k) out[k] = out[index[k]];
     }
   }
-  /// `out` must have space for `all` addresses; the first `count` are then those of the recorded fields.
+  /// `out` must have space for `all` addresses; the first `count` then point to the recorded fields.
   static void addresses(void* object, void** out) {
     of::addresses(object, out);
     compact(out);

@@ -217,7 +217,7 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
     level.at = std::move(wanted);
     return *found;
   }
-  /// Returns true if the requested name is that of a class version, and the class had no version when it was saved.
+  /// Returns true if the requested name denotes a class version, and the class had no version when it was saved.
   bool is_unversioned() {
     Level& level = open_.back();
     if (level.wanted != detail::archive_version_key) return false;

@@ -8,8 +8,8 @@
 namespace stele::inline v0 {
 
 /// HDF5 files. The path of a tensor is the path of its dataset: `layers.dense.vars.0` for /layers/dense/vars/0.
-/// Attributes are properties (texts also metadata), by name, or for an object other than the root by its path and name:
-/// `layers/dense/vars@name`. Data that HDF5 cannot express (values, ties) are the attribute `stele` of the root.
+/// Attributes are properties (strings also metadata), by name, or for an object other than the root by its path and
+/// name: `layers/dense/vars@name`. Data that HDF5 cannot express (values, ties) are the attribute `stele` of the root.
 ///
 /// Reads compact, contiguous and chunked datasets with the filters deflate, shuffle and fletcher32. Links by path or to
 /// other files are never followed; they and datasets of other kinds are unreadable entries.

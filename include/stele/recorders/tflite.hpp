@@ -27,7 +27,7 @@ template <PrecisionSettings Settings = NativePrecision>
 class TfliteRecorder : public Recorder<TfliteFormat, Settings> {
  public:
   using Recorder<TfliteFormat, Settings>::Recorder;
-  /// Not available: models are only read.
+  /// Not available: models are read-only.
   template <class... Arguments>
   void save(Arguments&&...) const = delete;
 };

@@ -7,8 +7,7 @@ namespace stele::inline v0::detail::composites {
 namespace {
 
 /// Returns MLX's group size for rows with this number of bits and groups, if exactly one size of MLX fits; otherwise 0:
-/// 4 bits
-/// in groups of 32 have the shapes of 2 bits in groups of 64.
+/// 4 bits in groups of 32 have the shapes of 2 bits in groups of 64.
 std::uint64_t mlx_group(std::uint64_t bits, std::uint64_t groups) {
   std::uint64_t found = 0;
   for (const std::uint64_t group : {32U, 64U, 128U}) {

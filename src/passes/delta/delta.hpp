@@ -230,8 +230,8 @@ class Encoded {
   std::vector<Leaf> leaves_;
 };
 
-/// The XOR of the changes of several deltas to a tensor. A list, because each level of nested leaves
-/// would read the one below it more than once.
+/// The XOR of the changes of several deltas to a tensor. A list, because each level of nested leaves would read the one
+/// below it more than once.
 class Joined {
  public:
   struct Part {
