@@ -73,7 +73,7 @@ using Visit = std::function<Status(Entry& entry)>;
 /// (superblocks), limit, io, those of `visit`.
 Status read(const SourcePtr& source, IndexBudget& memory, std::shared_ptr<const void>& keeper, const Visit& visit);
 
-/// A file to be written. Holds all bytes except those of the tensors.
+/// A file to be written. Keeps all bytes in memory, except the tensors' bytes.
 class Plan {
  public:
   Plan();

@@ -43,7 +43,7 @@ struct Place {
   std::uint32_t message = no_index;  // the message that contains it
   bool external = false;             // the elements are in another file
   bool unreadable = false;           // it is not a tensor that stele can read
-  std::vector<Range> kept{};         // all fields except dims, data_type and those of the elements
+  std::vector<Range> kept{};         // all fields except dims, data_type and the elements' fields
 };
 
 struct Model {

@@ -26,7 +26,7 @@ constexpr std::string_view rank_prefix = "__", rank_suffix = ".metadata";
 /// Maximum number of attributes searched in a dataclass instance: instances may share attributes, and the known classes
 /// have 6.
 constexpr std::size_t max_attributes = 64;
-/// Maximum length of a path: that of Linux.
+/// Maximum length of a path: Linux's maximum.
 constexpr std::size_t max_path_bytes = 4096;
 /// Maximum number of files: bounds the files that hostile metadata makes the reader open.
 constexpr std::size_t max_files = 100'000;

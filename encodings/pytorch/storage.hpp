@@ -105,7 +105,7 @@ class Gathered {
   std::unique_ptr<Gathered> once_;  // the view without its axes of stride 0; null if it has none
 };
 
-/// Returns true if the view's elements are stored like those of a leaf: row-major, little-endian.
+/// Returns true if the view's elements are stored like a leaf's elements: row-major, little-endian.
 bool is_plain(const View& view) noexcept;
 /// Returns the shape of the leaf. For float4_e2m1fn_x2 it counts the elements, two for each element of PyTorch.
 Shape leaf_shape(const View& view);

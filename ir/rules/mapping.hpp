@@ -12,7 +12,7 @@
 
 namespace stele::inline v0::detail::ir {
 
-/// A rule of one of DL4J's kinds.
+/// A rule in DL4J's syntax.
 struct Rule {
   enum class Kind : std::uint8_t {
     ndarray_mapping,

@@ -139,7 +139,7 @@ class IrReader {
 
   Status end() {
     if (layers_.empty() || in_.depth() != layers_.back().depth) {
-      // The end of a model or body: its identifiers are not those of others.
+      // The end of a model or body: its identifiers are separate from those of other bodies.
       return in_.name() == "edges" && is_graph(in_.depth() - 1) ? end_graph() : Status();
     }
     if (layers_.back().type == "Const" && !layers_.back().has_data) return bad("a constant has no element <data>");
@@ -301,7 +301,7 @@ class IrReader {
   std::map<std::size_t, Graph> graphs_;  // by the number of open layers
 };
 
-/// Opens a file beside another one.
+/// Opens a file in the folder of another file.
 Result<SourcePtr> beside(const Source& source, std::string_view extension, const char* why) {
   const auto bundle = source.bundle();
   const std::string name = with_ending(file_name(source.name()), extension);

@@ -38,8 +38,8 @@ bool has_weights(std::string_view name) {
   return std::any_of(std::begin(endings), std::end(endings), [&](std::string_view e) { return name.ends_with(e); });
 }
 
-/// Returns the files that a model's folder has besides its weights. Lists files that no save copies in `left_out`:
-/// copies of the weights in other formats, and those of git and of downloads.
+/// Returns the files of a model's folder, without its weights. Lists files that no save copies in `left_out`: copies of
+/// the weights in other formats, and files of git and of downloads.
 Result<std::shared_ptr<const detail::SideFiles>> side_files(const std::shared_ptr<const Bundle>& folder,
                                                             std::vector<std::string>& left_out) {
   auto files = std::make_shared<detail::SideFiles>();
@@ -144,7 +144,7 @@ std::optional<Place> place_of(std::string_view text, const std::vector<std::stri
 
 /// Removes the descriptions of a quantization from a configuration, but for one under `config_key`.
 void remove_quantization(std::string& text) {
-  constexpr int max_models = 16;  // that a model consists of; each is a pass over the text
+  constexpr int max_models = 16;  // models in a model; each takes a pass over the text
   for (int i = 0; i < max_models; ++i) {
     auto paths = detail::composites::quantization_paths(detail::composites::parse_config(text));
     std::erase_if(paths, [](const auto& path) { return path.size() == 1 && path[0] == config_key; });
@@ -160,7 +160,8 @@ void remove_quantization(std::string& text) {
   }
 }
 
-/// Returns the configuration with this description of the quantization, or with none; all other bytes stay.
+/// Returns the configuration with this description of the quantization, or without a description; all other bytes stay
+/// unchanged.
 std::string updated(std::string text, const std::string& quantization) {
   if (!members_of(text)) return text;
   const auto path = detail::composites::quantization_path(detail::composites::parse_config(text));

@@ -13,7 +13,7 @@
 
 namespace stele::inline v0::remote {
 
-/// The account, the endpoint and the region, from the options and from what AWS's programs use.
+/// The account, the endpoint and the region, from the options, or from the variables and files of AWS's programs.
 struct S3Settings {
   std::optional<Credentials> credentials{};
   std::string region = "us-east-1";

@@ -81,7 +81,7 @@ void add_row(Report& report, std::string_view path, DType from, DType to) {
              std::string(name(from)) + " -> " + std::string(name(to)) + (lossless(from, to) ? "" : ", lossy"));
 }
 
-/// How a tensor gets its elements.
+/// The way in which a tensor receives its elements.
 enum class FillMethod : std::uint8_t {
   none,      // not yet, or never
   elements,  // one by one, because it has no contiguous memory
@@ -159,7 +159,7 @@ class Loader {
   }
   Error at_path(Error error, const TensorOp& op) const { return std::move(error).path(plan_.paths.text(op.path)); }
 
-  /// Sorts in the source's order: one forward pass over the file is then sufficient, and the first error is that of the
+  /// Sorts in the source's order: one forward pass over the file is then sufficient, and the first error belongs to the
   /// first tensor in the file.
   void sort_tensors() {
     const auto before = [](const TensorOp& a, const TensorOp& b) { return a.leaf < b.leaf; };

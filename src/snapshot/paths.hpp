@@ -59,7 +59,7 @@ STELE_EXPORT std::uint32_t misnamed_child(const SnapshotData& data);
 /// no_index. Skips siblings that are all tensors, unless `tensors_too`, because their paths are compared elsewhere.
 STELE_EXPORT std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too = false);
 
-/// Adds the leaf's path to an error that has none.
+/// Adds the leaf's path to an error without a path.
 Status with_path(Status status, const LeafView& leaf);
 
 }  // namespace stele::inline v0::detail

@@ -38,8 +38,8 @@ Result<Snapshot> adapted(const Snapshot& snapshot) {
 
 namespace {
 
-/// Returns true if a name ends with what looks like the extension of a file, as model.ggfu. Llama-3.1-8B has none, and
-/// a folder that exists keeps its name.
+/// Returns true if a name seems to have a file's extension, such as model.ggfu. Llama-3.1-8B has no extension, and an
+/// existing folder keeps its name.
 bool has_extension(const std::string& out) {
   const std::string_view name = file_name(out);
   const std::size_t dot = name.rfind('.');
@@ -162,7 +162,7 @@ Result<std::vector<std::string>> idle_rules(const Snapshot& snapshot, const std:
   return notes;
 }
 
-/// Applies names, choice and axes. Optimizer state, which has the names of the parameters, takes the same changes, but
+/// Applies names, choice and axes. Optimizer state, which has the names of the parameters, gets the same changes, but
 /// need not have a tensor for every pattern.
 Result<Snapshot> transformed(const Convert& options, Snapshot snapshot, bool state) {
   if (!options.adapt.empty()) {
@@ -232,7 +232,7 @@ Status drop_settings(const Checkpoint& checkpoint, Report& losses) {
   return {};
 }
 
-/// What is read: parameters, and what makes a checkpoint of them.
+/// The input: parameters, and the other parts of a checkpoint.
 struct Content {
   Checkpoint checkpoint;
   bool whole = false;  // written as a checkpoint
@@ -258,13 +258,13 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
       content.whole = true;
       return content;
     }
-    content.losses = {};  // a file of tensors alone
+    content.losses = {};  // a file with only tensors
   }
   const CheckpointFormat* format = as_checkpoints(*model.format);
-  // A format that is only read, and has optimizer state beside the names of its tensors.
+  // A read-only format with optimizer state in addition to named tensors.
   const auto* const bundle = dynamic_cast<const TensorBundleFormat*>(model.format.get());
   const bool has_checkpoints = format != nullptr || bundle != nullptr;
-  // The names of PyTorch's files contain all parts of a checkpoint; those of the others only the parameters.
+  // The names in PyTorch's files cover all parts of a checkpoint; the names in other files only the parameters.
   const bool in_names = dynamic_cast<const PytorchFormat*>(format) != nullptr;
   if (options.checkpoint && (!has_checkpoints || (part && !in_names))) {
     return Error(Errc::invalid_argument, has_checkpoints

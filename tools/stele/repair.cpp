@@ -13,7 +13,7 @@ namespace stele::command {
 
 namespace {
 
-/// Opens the file as far as it can be read, and lists what an undamaged file has beside the tensors.
+/// Opens the readable part of the file, and lists the parts of an undamaged file that are not tensors.
 Result<Recovered> open_damaged(const Repair& options, Report& losses, unsigned threads) {
   const Opening& opening = options.opening;
   STELE_TRY_ASSIGN(const LoadOptions reading, load_options(opening, threads));
