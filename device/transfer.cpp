@@ -31,7 +31,7 @@ struct Buffer {
   };
   std::vector<Event> events;
   bool held = false;
-  std::uint64_t turn = 0;  // of its last use
+  std::uint64_t turn = 0;  // number of its last use
 
   bool pending() const noexcept {
     return std::any_of(events.begin(), events.end(), [](const Event& e) { return e.pending; });
@@ -175,7 +175,7 @@ class Ring final : public Transfer {
                      ? api_->copy_from_device(copy.where.ordinal, copy.host, copy.device, copy.size, (*device)->stream)
                      : Status(std::move(device).error());
       }
-      auto ended = synchronize();  // after an error too, because the caller frees the memory
+      auto ended = synchronize();  // even after an error, because the caller frees the memory
       return status ? std::move(ended) : std::move(status);
     });
   }

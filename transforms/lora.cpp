@@ -51,7 +51,7 @@ constexpr DType dtype_of = std::is_same_v<Number, double> ? DType::f64 : DType::
 /// The changes of a tensor. Owned by the keepers of the result, as the data of the leaves is.
 struct Change {
   LeafView from;  // the model's tensor, or the adapter's that replaces it
-  DType dtype;    // of the result
+  DType dtype;    // dtype of the result
   std::uint64_t columns = 1;
   std::vector<Product> products{};
   std::vector<Addend> addends{};
@@ -188,7 +188,7 @@ class Changer {
   const Change& c_;
   std::vector<Matrices> matrices_;
   std::vector<Vector> vectors_;
-  std::map<std::uint64_t, std::vector<std::byte>> rows_;  // in the dtype of the result
+  std::map<std::uint64_t, std::vector<std::byte>> rows_;  // rows in the dtype of the result
   Number sums_[at_once];
 };
 

@@ -20,7 +20,7 @@ constexpr Key keys[] = {
     {"base_model_name_or_path", Use::harmless},
     {"bias", Use::harmless},  // trained biases are tensors of the adapter
     {"corda_config", Use::harmless},
-    {"enable_lora", Use::refused, merge_with_peft},  // of PEFT before 0.3: parts of a fused weight
+    {"enable_lora", Use::refused, merge_with_peft},  // key of PEFT before 0.3: parts of a fused weight
     {"ensure_weight_tying", Use::read},
     {"eva_config", Use::harmless},
     {"exclude_modules", Use::harmless},  // the adapter's tensors determine the modules

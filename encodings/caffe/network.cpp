@@ -47,7 +47,7 @@ struct Blob {
   bool has_shape = false;              // false: the elements determine the shape, or `axes` do
   bool legacy = false;                 // the shape is `axes`
   std::array<std::int64_t, 4> axes{};  // num, channels, height, width
-  std::uint64_t at = 0, bytes = 0;     // of the elements
+  std::uint64_t at = 0, bytes = 0;     // position and size of the elements
   DType dtype = DType::none;           // none: the blob has no elements
   const char* reason = "";             // the reason why the elements cannot be read
 };

@@ -36,7 +36,7 @@ struct Array {
   DType dtype = DType::none;  // none: an array that is not dense
   std::uint32_t rank = 0;
   std::size_t extents = 0;   // index of its first extent in Contents::extents
-  std::uint64_t offset = 0;  // of the elements
+  std::uint64_t offset = 0;  // offset of the elements
   std::uint64_t bytes = 0;   // size of the elements
   const char* reason = "";   // the reason why an array is not dense
 };

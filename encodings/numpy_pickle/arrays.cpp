@@ -76,7 +76,7 @@ Status Latin1::read(const void* at, std::uint64_t /*number*/, std::uint64_t offs
     for (const std::byte b : part) {
       const unsigned c = std::to_integer<unsigned>(b);
       const bool second = (c & 0xc0U) == 0x80;
-      if (second && lead == 0) continue;  // of a character before the first block
+      if (second && lead == 0) continue;  // part of a character before the first block
       if (c >= 0xc2) {
         lead = c;
         continue;

@@ -661,7 +661,7 @@ class ModelReader {
   struct Settings {
     std::int64_t axis = 1, block_size = 0;
   };
-  Settings settings_;  // of the current node
+  Settings settings_;  // settings of the current node
   Model model_;
   /// An enclosing message of the current field, and its number in the model if it contains a tensor.
   struct Open {

@@ -19,9 +19,9 @@ namespace stele::inline v0 {
 /// A description of a composite tensor: its scheme and its parts.
 struct CompositeInfo {
   std::string scheme;       ///< "fp8", "gptq", "awq", "nf4", …
-  unsigned bits = 0;        ///< of a code
+  unsigned bits = 0;        ///< width of a code
   std::uint64_t group = 0;  ///< the number of consecutive elements of a row that share a scale
-  std::uint64_t bytes = 0;  ///< of all parts
+  std::uint64_t bytes = 0;  ///< size of all parts
   struct Part {
     std::string name;  ///< path of the part, if the tensor has its own path
     DType dtype = DType::none;

@@ -101,9 +101,9 @@ struct ReadAheadOptions {
 };
 
 /// Returns a source that plans the reads of another source whose read_at() has a high latency, as over a network.
-/// Announced ranges are joined where reading the gap is faster than another request, split so that a request's latency
-/// is a tenth of its time, and read ahead by several threads; sequential reads are read ahead, too. Small reads fetch
-/// 64 KiB, which are kept. `head`: the first bytes, if they have been read. Errors of a read ahead are returned to the
+/// Announced ranges are joined if reading the gap is faster than another request, split so that a request's latency is
+/// a tenth of its time, and read ahead by several threads; sequential reads are read ahead, too. Small reads fetch 64
+/// KiB, which are kept. `head`: the first bytes, if they have been read. Errors of a read ahead are returned to the
 /// reader of the range. Throws std::bad_alloc.
 STELE_EXPORT SourcePtr read_ahead(SourcePtr source, ReadAheadOptions options = {}, Bytes head = {});
 

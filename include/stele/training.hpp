@@ -138,7 +138,7 @@ struct STELE_EXPORT TrainingConfig {
   using Names = std::optional<std::vector<std::string>>;
 
   TrainingObject updater{};                      ///< Adam, Sgd, …; none if its type is empty
-  std::vector<TrainingObject> regularization{};  ///< of all parameters
+  std::vector<TrainingObject> regularization{};  ///< applies to all parameters
   bool minimize = true;                          ///< true: the loss is minimized; false: maximized
   Names data_set_feature_mapping{};              ///< placeholders of the features
   Names data_set_label_mapping{};                ///< placeholders of the labels

@@ -163,7 +163,7 @@ class Reader {
   explicit Reader(nb::object model) : object_(std::move(model)), model_(nb::cast<const Model*>(object_)) {}
 
   /// Returns arrays of leaves, in this order. `copy`: arrays own their memory; otherwise they may be read-only views.
-  /// `writable`: views of a private mapping. Elements are checked where the file has checksums, unless `trust`.
+  /// `writable`: views of a private mapping. Elements are checked if the file has checksums, unless `trust`.
   nb::list arrays(const std::vector<std::uint32_t>& leaves, bool copy, bool writable, bool trust, nb::object function) {
     const Snapshot& snapshot = model_->snapshot();
     const Progress progress(std::move(function));

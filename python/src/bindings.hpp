@@ -27,7 +27,7 @@
 #include <stele/snapshot.hpp>
 #include <stele/value.hpp>
 
-#include "model.hpp"  // of the command
+#include "model.hpp"  // header of the command
 #include "snapshot/fill.hpp"
 
 namespace stele::python {

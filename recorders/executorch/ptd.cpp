@@ -238,7 +238,7 @@ class PtdWriter {
   LeafPaths paths_;
   std::vector<Segment> segments_;
   std::vector<std::uint32_t> segment_of_;  // for each leaf
-  std::uint64_t end_ = 0;                  // of the segments
+  std::uint64_t end_ = 0;                  // end of the segments
   std::string index_;
   std::size_t three_ = 0;  // the vtable of begin_three()
 };

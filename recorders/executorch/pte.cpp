@@ -17,7 +17,7 @@ namespace stele::inline v0 {
 namespace detail::executorch {
 namespace {
 
-constexpr std::uint8_t tensor_value = 5;  // of the union KernelTypes
+constexpr std::uint8_t tensor_value = 5;  // number in the union KernelTypes
 /// Maximum number of kinds of delegates that get a note of their own.
 constexpr std::size_t max_delegate_notes = 16;
 

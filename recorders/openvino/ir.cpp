@@ -104,7 +104,7 @@ class IrReader {
   enum class Kind : std::uint8_t { constant, convert, subtract, multiply };
   struct Operation {
     Kind kind{};
-    std::uint32_t constant = no_index;         // of a constant
+    std::uint32_t constant = no_index;         // index of a constant
     std::uint64_t inputs[2] = {no_id, no_id};  // keys of the layers
   };
   static constexpr std::uint64_t no_id = UINT64_MAX;
@@ -290,7 +290,7 @@ class IrReader {
     return {};
   }
 
-  /// Maximum length of a text of the file in a message.
+  /// Maximum length of the file's strings in a message.
   static constexpr std::size_t max_shown = 64;
 
   Ir& to_;

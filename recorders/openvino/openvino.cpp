@@ -131,7 +131,7 @@ class OpenvinoWriter {
     for (std::uint32_t i = 0; i < ordered_.leaf_count(); ++i) leaves.emplace(paths_[i], i);
     const std::vector<bool> shares = shared();
     size_ = ir_.bin != nullptr ? ir_.bin->size() : 0;
-    std::uint64_t at = 0;  // in the old text
+    std::uint64_t at = 0;  // offset in the old text
     for (std::uint32_t i = 0; i < ir_.constants.size(); ++i) {
       const Constant& c = ir_.constants[i];
       const auto leaf = leaves.find(c.name);

@@ -181,7 +181,7 @@ class Planner {
   std::span<const Entry> names_;
   const PytorchOptions& options_;
   std::unordered_map<std::string_view, std::uint32_t> leaves_;
-  std::vector<std::uint32_t> numbers_;  // of the parameters, by leaf
+  std::vector<std::uint32_t> numbers_;  // numbers of the parameters, by leaf
   OptimizerPlan plan_;
 };
 

@@ -107,7 +107,8 @@ std::string xml_text(std::string_view xml, std::string_view name) {
       out += entity->second;
       text.remove_prefix(entity->first.size());
     } else if (const std::size_t end_of_code = text.substr(0, 12).find(';');
-               text.starts_with("&#") && end_of_code != text.npos) {  // of one byte: S3 writes control characters so
+               // code of one byte: S3 writes control characters in this form
+               text.starts_with("&#") && end_of_code != text.npos) {
       const bool hex = text[2] == 'x';
       const auto code = std::strtoul(std::string(text.substr(hex ? 3 : 2, 8)).c_str(), nullptr, hex ? 16 : 10);
       out += code < 128 ? static_cast<char>(code) : '?';

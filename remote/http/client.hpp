@@ -78,9 +78,9 @@ class Client {
     Request request{};
     const Account* account = nullptr;
     Receiver* receiver = nullptr;
-    std::size_t max_answer = max_text;  // of Answer::text
+    std::size_t max_answer = max_text;  // maximum size of Answer::text
     bool follow = true;                 // redirects
-    unsigned tries = 0;                 // at most; 0: Options::tries
+    unsigned tries = 0;                 // maximum; 0: Options::tries
     Url* reached = nullptr;             // receives the URL that answered
     std::vector<long> accepted{};       // statuses other than 2xx that are not errors
   };

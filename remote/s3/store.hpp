@@ -33,7 +33,7 @@ class S3Account final : public Account {
  private:
   S3Settings settings_;
   mutable std::mutex mutex_;
-  mutable std::string region_{};   // as learnt
+  mutable std::string region_{};   // region that the store's answers named
   mutable std::int64_t skew_ = 0;  // seconds that the server's clock is ahead
 };
 

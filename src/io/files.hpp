@@ -86,7 +86,7 @@ Status refuse_bytes(std::span<const std::span<const std::byte>> pieces, const st
 
 /// The contents of a folder and the folders below it.
 struct Listing {
-  std::vector<std::string> names;  // of files, sorted
+  std::vector<std::string> names;  // names of files, sorted
   std::string other;               // a broken link, a device or another file system, which do not belong to it
   bool empty = true;               // false even if it contains only unfinished files
 };

@@ -119,7 +119,7 @@ class Temporary {
     STELE_TRY((options.overwrite ? os::rename : os::rename_new)(folder_, leaf_, target, file_.name()));
     // From here on the file is saved: nothing may fail because memory has run out.
     const os::File placed = std::move(file_);
-    if (names == Names::later) return {};  // in a new folder
+    if (names == Names::later) return {};  // the file is in a new folder
     if (full) STELE_TRY(os::sync_folder(folder_, placed));
     if (!is_there(journal)) return {};
     os::remove(folder_, journal.text);

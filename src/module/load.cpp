@@ -229,7 +229,7 @@ class Loader {
     });
     if (!ready) return finish(std::move(ready).error());
     bool written = false;
-    Report rows;  // of the new memory
+    Report rows;  // rows of the new memory
     rows_ = &rows;
     auto filled = guarded([&]() -> Status {
       for (TensorOp& op : fresh) {
@@ -473,9 +473,9 @@ class Loader {
   std::map<std::size_t, std::uint64_t> overflowed_;  // counts, only for tensors with overflows
   std::vector<Fill> fills_;                          // only for tensors with contiguous memory
   std::vector<std::uint32_t> filled_;                // the indexes of their tensors in the plan
-  std::vector<DeviceTarget> targets_;                // of fills on devices
+  std::vector<DeviceTarget> targets_;                // targets of fills on devices
   DeviceMemory devices_{options_.transfer};
-  Shape shape_;  // of the tensor at hand
+  Shape shape_;  // shape of the current tensor
   Workers workers_{workers_of(options_)};
   ReadContext context_{workers_};
 };

@@ -34,7 +34,7 @@ struct Convert {
   std::string quantize{};  // a number of bits, or a scheme
   std::vector<std::string> only{}, except{}, rename{}, transpose{};
   std::string adapt{};
-  bool weights = false;     // without the graph
+  bool weights = false;     // writes only tensors, without the graph
   bool checkpoint = false;  // model and optimizer as such, not as names
   bool compress = false;
   std::string shard{};  // a size
@@ -131,7 +131,7 @@ Result<int> delta(const Delta& options, Terminal& terminal);
 struct Apply {
   std::string base;
   std::vector<std::string> deltas;
-  Opening opening{};  // of the base
+  Opening opening{};  // options for opening the base
   DeltaOutput output{};
   bool in_place = false;  // without an output
 };
@@ -156,7 +156,7 @@ struct Lora {
   std::string action;  // merge, unmerge
   std::string model, adapter, out;
   std::string to{}, precision{};
-  Opening opening{};                            // of the model
+  Opening opening{};                            // options for opening the model
   std::vector<std::string> conv1d{}, linear{};  // patterns
   bool allow_loss = false;
 };
@@ -165,7 +165,7 @@ Result<int> lora(const Lora& options, Terminal& terminal);
 struct Split {
   std::string in, out;
   Opening opening{};
-  std::string size{};      // of each file
+  std::string size{};      // maximum size of each file
   std::size_t levels = 1;  // patterns of names, without a size
   bool allow_loss = false;
 };

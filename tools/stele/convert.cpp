@@ -287,7 +287,7 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
   if (!opened && bundle != nullptr && !options.checkpoint) {
     const Errc code = opened.error().code();
     if (code == Errc::not_found || code == Errc::invalid_argument)
-      return content;  // it has no objects, or several models
+      return content;  // the file has no objects, or several models
   }
   if (in_names && !options.checkpoint) {
     if (opened && opened->training)

@@ -97,7 +97,7 @@ struct OnlyB {
 struct Content {
   std::vector<Named> names;
   std::vector<LeafFacts> facts;
-  std::vector<Change> changes;  // of each name, with a second file
+  std::vector<Change> changes;  // changes of each name, if there is a second file
   std::vector<OnlyB> only_b{};
   std::vector<OtherDifference> others{};
   std::size_t flagged = 0;  // names whose tensor in either file has flags
@@ -217,7 +217,7 @@ double rounding_step(DType dtype) {
 }
 
 /// Returns the place of a difference on the map's scale, which is logarithmic: 0 for at most one rounding step, 1 for a
-/// difference as large as the tensor's numbers. `ratio` is relative to the largest of them.
+/// difference as large as the tensor's numbers. `ratio` is relative to the largest size.
 double difference_level(double ratio, double step) {
   constexpr double least = 0.05;  // visible
   if (ratio <= step) return 0;

@@ -36,7 +36,7 @@ struct Statistics {
   /// Counts each number `times` times.
   void repeat(std::uint64_t times) noexcept;
   std::uint64_t finite() const noexcept { return count - nans - infinities; }
-  double deviation() const noexcept;  // of the population
+  double deviation() const noexcept;  // standard deviation of the population
   double norm() const noexcept;       // L2
 };
 

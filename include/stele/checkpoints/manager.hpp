@@ -113,9 +113,9 @@ struct STELE_EXPORT EndManager {
 /// checksum (docs/formats/steps.md). A step becomes visible by one rename, after all of it is synced.
 ///
 /// Only one process may write to the folder; other processes may read it. Threads may share a manager: saves and
-/// removals run in turn, and its policies may be called from any of these threads. A process that forks
-/// after a background save may read the steps in its child, and destroy the manager there; saves, wait() and remove()
-/// are errors there (invalid_argument).
+/// removals run in turn, and its policies may be called from any of these threads. A process that forks after a
+/// background save may read the steps in its child, and destroy the manager there; saves, wait() and remove() are
+/// errors there (invalid_argument).
 class STELE_EXPORT CheckpointManager {
  public:
   /// Opens the folder. Creates the folder if it is missing (but not its parent), and removes the leftovers of killed

@@ -44,7 +44,7 @@ concept ArchiveBytes = std::is_pointer_v<std::remove_reference_t<T>> ||
 /// The facts that an archive needs about a type that opens a level.
 struct ArchiveType {
   std::type_index type;
-  std::size_t extent = npos;  // of an array
+  std::size_t extent = npos;  // extent of an array
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
 };
 template <class T>

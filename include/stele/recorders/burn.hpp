@@ -49,7 +49,7 @@ enum class BurnEra : std::uint8_t {
   v0_13,      // elements are numbers, without a dtype; read-only
   v0_14,
   v0_16,
-  v0_17,  // to 0.19
+  v0_17,  // 0.17 to 0.19
   v0_20,
   v0_21,  // and later
 };
