@@ -1,4 +1,4 @@
-// A Place is where the steps of a run are: the folders in a folder, or the objects of a store below a URL.
+// A Place contains the steps of a run: the folders in a folder, or the objects of a store below a URL.
 #pragma once
 
 #include <cstdint>

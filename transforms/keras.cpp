@@ -248,7 +248,8 @@ bool has_rank(Change change, std::size_t rank) {
   }
 }
 
-/// Returns Keras' axis for each axis in PyTorch, before a depthwise kernel's first two are joined; empty: all the same.
+/// Returns Keras' axis for each axis in PyTorch, before the first two axes of a depthwise kernel are joined; empty:
+/// equal axes.
 std::vector<std::size_t> axes_of(Change change, std::size_t rank) {
   if (change == Change::matrix || change == Change::gru_matrix) return {1, 0};
   if (change != Change::conv && change != Change::depthwise) return {};

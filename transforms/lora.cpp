@@ -355,7 +355,7 @@ class Merge {
     return {};
   }
 
-  /// Replaces the modules of modules_to_save. PEFT trains copies of them, so that they are tied to nothing.
+  /// Replaces the modules of modules_to_save. PEFT trains copies of them, so they lose their ties.
   Status replace_modules() {
     for (const std::string& entry : config_.modules_to_save()) {
       const auto named = [&](std::string_view name) { return names_module(entry, name); };

@@ -55,7 +55,7 @@ class Manager {
   std::unique_ptr<steps::Place> own_place;         // null in process 0, which uses the place of `root`
   std::size_t deltas = 0;                          // ManagerOptions::deltas; used in process 0
 
-  /// Catches the policy's signals, except in process 0, where `root` catches them.
+  /// Catches the policy's signals, except in process 0, in which `root` catches them.
   Status catch_signals(const SavePolicy& policy) { return signals_.start(policy.signals()); }
   Result<bool> due(std::int64_t step) {
     STELE_TRY_ASSIGN(const std::uint64_t signal, exchange.first_of(static_cast<std::uint64_t>(own().pending())));
@@ -443,7 +443,7 @@ class Manager {
     return loaded;
   }
 
-  v0::detail::CaughtSignals signals_;  // unused in process 0, where `root` has the signals
+  v0::detail::CaughtSignals signals_;  // unused in process 0, in which `root` has the signals
   int signal_ = 0;                     // the signal that had arrived in some process at the last due()
 };
 

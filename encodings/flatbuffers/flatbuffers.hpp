@@ -46,7 +46,7 @@ struct Vector {
 /// empty objects, so that callers check status() once for each element.
 class Reader {
  public:
-  /// `size`: where the buffer ends at the latest.
+  /// `size`: the maximum size of the buffer.
   Reader(SourcePtr source, std::uint64_t size);
 
   /// Returns the first error. Errors: malformed, those of the source.

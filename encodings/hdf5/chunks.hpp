@@ -36,7 +36,7 @@ class ChunkedLeaf {
   std::vector<std::uint64_t> grid;    // number of chunks along each axis
   std::uint64_t element = 0, bytes = 0, chunk_bytes = 0;
   std::vector<Filter> filters;
-  bool plain_edges = false;     // no filters are applied to chunks that the dataset's end cuts
+  bool plain_edges = false;     // partial edge chunks are not filtered
   std::vector<std::byte> fill;  // an element, or empty: zeros
   std::vector<Chunk> chunks;    // by number
 

@@ -99,7 +99,7 @@ struct Layout {
   std::uint64_t address = undefined;   // compact: offset in the message
   std::uint64_t size = 0;              // compact and contiguous; single: bytes of a chunk with filters
   std::uint32_t mask = 0;              // single: filters that were not applied
-  bool plain_edges = false;            // no filters are applied to chunks that the dataset's end cuts
+  bool plain_edges = false;            // partial edge chunks are not filtered
   std::vector<std::uint64_t> chunk{};  // extents of a chunk; the last is the size of an element
   std::string reason{};
 };

@@ -552,7 +552,7 @@ class Walk {
     return Value(number);
   }
 
-  /// Reads a text of variable length from its collection.
+  /// Reads a variable-length string from its global heap.
   Result<Value> heap_text(View reference) {
     In in(reference);
     const std::uint64_t size = in.u32(), collection = in.u64();

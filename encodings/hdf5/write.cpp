@@ -69,10 +69,10 @@ std::string boolean_type() {
   put(out, 1, 1);
   return out;
 }
-/// A text of variable length in UTF-8.
+/// The type of variable-length strings in UTF-8.
 std::string text_type() { return datatype(9, 0x101, 16) + fixed_type(1, false); }
 
-/// Returns an empty text for a dtype without a type in HDF5.
+/// Returns an empty string for a dtype without a type in HDF5.
 std::string type_of(DType dtype) {
   switch (dtype) {
     case DType::f64:

@@ -26,7 +26,7 @@ inline constexpr std::size_t max_rank = 32;
 enum class Version : std::uint32_t {
   v1 = 0xf993fac8,  // 64-bit extents
   v2 = 0xf993fac9,  // with a storage type
-  v3 = 0xf993faca,  // the same; arrays may have no axes and no elements
+  v3 = 0xf993faca,  // like v2; arrays may have no axes and no elements
 };
 
 /// Returns the number of a dtype in mshadow::TypeFlag, or -1.

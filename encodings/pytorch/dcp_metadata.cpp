@@ -338,7 +338,7 @@ class MetadataReader {
   Found& found_;
   IndexBudget& memory_;
   std::uint32_t first_item_ = static_cast<std::uint32_t>(found_.index.items.size());
-  std::vector<std::uint32_t> item_of_, file_of_;  // for objects that are strings
+  std::vector<std::uint32_t> item_of_, file_of_;  // numbers by object, set for strings
   std::vector<std::pair<std::uint32_t, Ref>> present_;
   std::vector<bool> fresh_;  // parallel to present_: no earlier file has the item
   std::size_t next_ = 0;

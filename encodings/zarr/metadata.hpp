@@ -39,7 +39,7 @@ struct Array {
   std::vector<Extent> chunk{};       // the box that is decoded at once
   bool sharded = false;              // a stored value contains several chunks
   std::vector<Extent> shard{};       // the box of a stored value, if `sharded`
-  std::vector<std::size_t> order{};  // the array's axis for each axis of an encoded chunk; empty: the same
+  std::vector<std::size_t> order{};  // the array's axis for each axis of an encoded chunk; empty: equal axes
   bool big_endian = false;
   std::vector<Codec> codecs{};               // codecs of chunks, in the order of encoding
   bool index_crc = false;                    // a shard's index has a CRC-32C

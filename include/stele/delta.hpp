@@ -41,8 +41,8 @@ STELE_EXPORT Result<std::string> weights_digest(const Snapshot& snapshot,
 /// Returns the delta from `base` to `next`, to be saved by a CompressedRecorder. Reads both once; the elements of
 /// changed tensors are read again, and encoded, when the delta is saved. Tensors with one name, dtype and shape are
 /// compared; a tensor without such a counterpart is new, unless a tensor of `base` that `next` lacks has the same
-/// elements. Uses LoadOptions::threads, executor and progress. Errors: invalid_argument (one of them is a delta), those
-/// of reading.
+/// elements. Uses LoadOptions::threads, executor and progress. Errors: invalid_argument (`base` or `next` is a delta),
+/// those of reading.
 STELE_EXPORT Result<Snapshot> make_delta(const Snapshot& base, const Snapshot& next,
                                          const LoadOptions& options = default_load_options());
 

@@ -196,7 +196,7 @@ class Replicated {
   std::span<Tensor<T, Rank>> replicas() noexcept { return replicas_; }
   std::span<const Tensor<T, Rank>> replicas() const noexcept { return replicas_; }
   Shape shape() const { return replicas_.empty() ? Shape{0} : replicas_.front().shape(); }
-  /// Adds a replica, or replaces that on the same device.
+  /// Adds a replica, or replaces the replica on the same device.
   void set_replica(Tensor<T, Rank> replica) {
     for (Tensor<T, Rank>& old : replicas_) {
       if (old.location() == replica.location()) {

@@ -97,7 +97,7 @@ struct ImportOptions {
   /// The function of a SavedModel to import.
   std::string signature = "serving_default";
   /// The import adds a row for each initializer that is not in the result, because no output needs it or the import
-  /// computed with it. Documentation texts and names of extents are not part of a graph, and have no rows.
+  /// computed with it. Documentation strings and names of extents are not part of a graph, and have no rows.
   Report* report = nullptr;
 };
 

@@ -35,7 +35,7 @@ struct Quantize {
 };
 
 /// Stores the matching tensors as u8, each in the range from its minimum to its maximum: "linear", unsigned. Reads each
-/// of them twice now, and once more when it is saved. `report` may be null; otherwise it gets a row for each tensor,
+/// tensor twice now, and once more when it is saved. `report` may be null; otherwise it gets a row for each tensor,
 /// with the range and the maximum and mean square error. Errors: invalid_argument (bits), out_of_range (a number that
 /// is not finite), those of reading.
 STELE_EXPORT Result<Snapshot> quantize(const Snapshot& snapshot, const Quantize& how = {}, Report* report = nullptr);

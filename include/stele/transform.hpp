@@ -50,8 +50,8 @@ inline Result<Snapshot> rename(const Snapshot& snapshot, const std::vector<Renam
 STELE_EXPORT Result<Snapshot> part(const Snapshot& snapshot, std::string_view path);
 /// Moves everything below `path`; the inverse of part().
 STELE_EXPORT Result<Snapshot> with_prefix(const Snapshot& snapshot, std::string_view path);
-/// Combines several Snapshots. Errors: duplicate (a name in two of them, or a metadata key or
-/// property with different values).
+/// Combines several Snapshots. Errors: duplicate (a name in two Snapshots, or a metadata key or property with different
+/// values).
 STELE_EXPORT Result<Snapshot> merge(std::span<const Snapshot> snapshots);
 /// Combines several Snapshots; a tensor, value, metadata string or property of a later Snapshot replaces an earlier one
 /// with the same path or key. The version of a class is the first one stored. Ties are kept: replacing one name of a

@@ -107,7 +107,7 @@ class Planner {
     for (const FileGroup& group : groups) {
       for (const std::string& name : group.names) number(name, leaf_of(name));
     }
-    // All parameters may have new names. If there is only one group, it has all of them.
+    // All parameters may have new names. A single group has all parameters.
     if (!plan_.names.empty()) return {};
     const Patterns buffers(options_.buffers);
     for (const Entry& e : names_) {

@@ -31,7 +31,7 @@ constexpr std::uint64_t max_config = std::uint64_t{16} << 20;  // bytes
 /// Files that describe the quantization beside config.json (gptqmodel, autoawq, modelopt).
 constexpr std::string_view other_configs[] = {"quantize_config.json", "quant_config.json", "hf_quant_config.json"};
 
-/// Returns true for files with weights: those that are read, and copies of them in other formats.
+/// Returns true for files with weights: the files that are read, and copies in other formats.
 bool has_weights(std::string_view name) {
   constexpr std::string_view endings[] = {".safetensors", ".index.json", ".bin", ".pt",   ".pth",  ".ckpt",
                                           ".h5",          ".msgpack",    ".ot",  ".gguf", ".onnx", ".onnx_data"};
@@ -183,7 +183,7 @@ std::string updated(std::string text, const std::string& quantization) {
   return text.insert(left.back().end, "," + space + entry);
 }
 
-/// Returns the configuration with the dtype of the floats, if none of them has the dtype that it names.
+/// Returns the configuration with the dtype of the floats, if no float has the dtype that it names.
 std::string with_dtype(std::string text, const Snapshot& snapshot) {
   static constexpr std::pair<std::string_view, DType> names[] = {
       {"\"float32\"", DType::f32}, {"\"float16\"", DType::f16}, {"\"bfloat16\"", DType::bf16}};

@@ -352,7 +352,7 @@ void add_unchecked_contents(Report& report) {
 Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& options) {
   STELE_TRY(check_found(snapshot));
   Meter meter(options.progress, snapshot.byte_size());
-  // Ranges that many tensors share are not read for each of them, because no hash covers them.
+  // Ranges that many tensors share are not read for each tensor, because no hash covers them.
   std::function<bool(const LeafView&)> which;
   if (!check_expansion(snapshot)) {
     which = [](const LeafView& leaf) {

@@ -51,7 +51,7 @@ struct Items {
   std::vector<std::string> left_out;        // SnapshotData::left_out
   std::shared_ptr<const SideFiles> beside;  // SnapshotData::beside
 
-  /// Lists a snapshot. The list holds whole paths, and a file may repeat a long name in all of them. Errors: limit, if
+  /// Lists a snapshot. The list holds whole paths, and a file may repeat a long name in every path. Errors: limit, if
   /// they take more than 16 MiB, 256 bytes for each node and two for each byte of the snapshot's names together.
   static Result<Items> of(const Snapshot& snapshot);
   /// Keeps alive the data that the items of `other` point into. Takes its side files if the items have none.

@@ -231,7 +231,7 @@ struct Target {
 };
 /// Returns the tags of an archive that are not read.
 Result<std::vector<std::string>> other_tags(const Model& model, const Opening& opening);
-/// Returns a row for each of them, unless the user chose the tag.
+/// Returns a row for each further tag, unless the user chose the tag.
 Result<Report> losses_of_tags(const Model& model, const Opening& opening);
 /// Returns a row for each part of a checkpoint that is in no name of its snapshot: graph, training, optimizer.
 Report losses_of(const Checkpoint& checkpoint);
@@ -242,7 +242,7 @@ Result<Report> losses_of(const Model& model, const Opening& opening, bool allow_
 Status check_losses(bool allow_loss, const Report& losses);
 void add_rows(Report& to, const Report& from);
 Result<Report> save_to(Target& target, const Snapshot& snapshot, Terminal& terminal);
-/// Does the same, and prints the result: a document of the schema, or rows and a note. Returns the exit status.
+/// Also prints the result: a document of the schema, or rows and a note. Returns the exit status.
 Result<int> write_joined(Target& target, const Snapshot& snapshot, const char* schema, Terminal& terminal);
 
 }  // namespace stele::command

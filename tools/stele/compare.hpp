@@ -13,8 +13,8 @@ namespace stele::command {
 struct Comparison {
   std::uint64_t count = 0;      // real numbers: two for each complex one
   std::uint64_t differing = 0;  // numbers beyond the tolerance
-  std::uint64_t first = 0;      // the first of them, if any
-  double max_abs = 0;           // maximum of |a - b|; infinite if exactly one of them is finite, or NaN
+  std::uint64_t first = 0;      // the first different element, if any
+  double max_abs = 0;           // maximum of |a - b|; infinite or NaN if exactly one of a and b is finite
   double max_rel = 0;           // maximum of |a - b| / |b|
   double squares = 0;           // the sum of (a - b)^2 where both are finite
   std::uint64_t nans = 0;       // numbers of which one is NaN and the other is not

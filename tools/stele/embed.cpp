@@ -190,7 +190,7 @@ Status write_object(const Embed& options, const std::string& head, const std::st
 }
 
 /// Returns the files to write: the header, or the bytes, the assembler file and the header. Errors: invalid_argument
-/// (two of them are one file).
+/// (two paths name one file).
 Result<std::vector<std::string>> targets(const Embed& options) {
   std::vector<std::string> paths{options.out};
   if (options.object) {

@@ -65,7 +65,7 @@ Result<Snapshot> at_precision(const Snapshot& snapshot, const std::string& name,
 
 namespace {
 
-/// Returns a scheme, as nvfp4 or int4:64.
+/// Parses a scheme, such as nvfp4 or int4:64.
 Result<WeightScheme> parse_scheme(const std::string& text) {
   WeightScheme scheme;
   const std::size_t colon = text.find(':');

@@ -24,9 +24,9 @@ class STELE_EXPORT Hdf5Format final : public Format {
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
 };
 
-/// Models of Keras 3, `.keras`. The texts of config.json and metadata.json are metadata with these keys, and are never
-/// executed. A save writes them from the metadata: a model saved with the metadata of an opened file can be loaded by
-/// keras.saving.load_model, and without config.json by Model.load_weights.
+/// Models of Keras 3, `.keras`. The contents of config.json and metadata.json are metadata with these keys, and are
+/// never executed. A save writes them from the metadata: a model saved with the metadata of an opened file can be
+/// loaded by keras.saving.load_model, and without config.json by Model.load_weights.
 class STELE_EXPORT KerasFormat final : public Format {
  public:
   std::string_view name() const noexcept override { return "keras"; }

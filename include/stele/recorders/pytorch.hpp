@@ -38,8 +38,8 @@ struct PytorchOptions {
 /// other object is a value: a map with `__class__` (its name in Python), `args` and `state`; if it contains tensors,
 /// they are below its path, next to a string `__class__`.
 ///
-/// Writes the same as torch.save(state_dict, path): torch.load(path, weights_only=True, mmap=True) reads it. Values,
-/// ties that names cannot express, and metadata are in an attribute of the dict (docs/formats/pytorch.md).
+/// Writes the file that torch.save(state_dict, path) writes: torch.load(path, weights_only=True, mmap=True) reads it.
+/// Values, ties that names cannot express, and metadata are in an attribute of the dict (docs/formats/pytorch.md).
 ///
 /// Errors of open, in addition to those of all formats: unsupported (a layout, dtype or quantization that PyTorch does
 /// not document), duplicate (two tensors with one name).

@@ -127,7 +127,7 @@ enum class Kind : std::uint8_t {
 struct Info {
   Kind kind = Kind::missing;
   std::uint64_t size = 0;
-  std::pair<std::uint64_t, std::uint64_t> id{};  // the same for all names of a file
+  std::pair<std::uint64_t, std::uint64_t> id{};  // equal for all names of a file
   std::uint64_t names = 1;                       // the number of names (hard links)
 };
 
