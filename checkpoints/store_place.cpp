@@ -1,6 +1,6 @@
 // Steps as objects of a store, which has no renames. The files of a step have names that are never used again,
 // step-00000100/ID/NAME; the manifest, step-00000100/manifest.json, is written last, and only if the stored manifest
-// has not changed since the save began. It is all that makes a step visible.
+// has not changed since the save began. Only the manifest makes a step visible.
 #include <algorithm>
 #include <map>
 #include <mutex>

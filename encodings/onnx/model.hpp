@@ -62,7 +62,7 @@ struct Model {
   std::vector<Property> properties;  // entries of metadata_props
   /// The graph's nodes DequantizeLinear.
   struct Dequantize {
-    std::string codes, scale, zero;  // names; zero may be empty
+    std::string codes, scale, zero;  // names of the tensors; `zero` may be empty
     std::int64_t axis = 1;
     bool blocks = false;  // a scale for blocks of the axis
   };

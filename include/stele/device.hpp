@@ -92,7 +92,7 @@ struct TransferOptions {
   /// copies; an error of such a copy is returned by the next use of the Transfer. Needs a stream.
   bool wait = true;
   /// The ring: page-locked memory, allocated when first used, and kept. Smaller loads use less.
-  /// A thread of a load fills one buffer while the device copies from others.
+  /// A thread of a load fills one buffer while the device copies from other buffers.
   std::size_t buffer_size = std::size_t{4} << 20;  // rounded up to 4 KiB
   unsigned buffers = 16;
   /// The device of tensors that are not on a device yet.

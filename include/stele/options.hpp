@@ -106,7 +106,8 @@ struct LoadOptions {
   /// their tensor_traits, or are an error (invalid_argument).
   Transfer* transfer = nullptr;
   /// A load to devices reads large tensors past the system's cache of files (O_DIRECT, on Linux only), as far as they
-  /// are not in it, and leaves the cache as it is. False: through the cache, which then has them for the next load.
+  /// are not in it, and leaves the cache as it is. False: reads through the cache, which then has the bytes for the
+  /// next load.
   bool bypass_cache = true;
   /// Receives the rows of the load, even if it fails (Error::report() has them too). Not owned; null: no report.
   Report* report = nullptr;

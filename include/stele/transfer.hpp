@@ -26,8 +26,8 @@ struct DeviceCopy {
   Location where{};
 };
 
-/// A ring of buffers in main memory, from which and into which a device copies while the processor fills or reads
-/// others. Saves and loads read, check, convert and hash in these buffers; formats do not depend on devices. All
+/// A ring of buffers in main memory, from which and into which a device copies while the processor fills or reads other
+/// buffers. Saves and loads read, check, convert and hash in these buffers; formats do not depend on devices. All
 /// members but the destructor are thread-safe, and several saves and loads may share a Transfer. Members that return no
 /// Status do not throw.
 ///

@@ -22,7 +22,7 @@ bool is_word(unsigned char c) {
 
 }  // namespace
 
-/// Compiles each construct to a piece of a program whose end is the match, which is joined to others by moving.
+/// Compiles each construct to a piece of a program whose end is the match. Moving joins pieces.
 class Regex::Compiler {
  public:
   Compiler(std::string_view text, std::vector<Set>& sets) : rest_(text), sets_(sets) {}

@@ -32,7 +32,7 @@ class Regex {
     Op op;
     std::int32_t first = 1, second = 1;  // the next instructions, relative; of `characters`: first is the set
   };
-  /// The ASCII characters of a set, and whether it has all others.
+  /// The ASCII characters of a set, and true if it has all other characters.
   using Set = std::bitset<129>;
   using Program = std::vector<Instruction>;
   class Compiler;

@@ -52,7 +52,7 @@ class STELE_EXPORT LeafPaths {
 };
 
 /// Returns a child whose name does not fit the kind of its container (numbers for children of lists, arrays and tuples;
-/// names for others), or no_index. Guessed kinds fit any child.
+/// names for children of other containers), or no_index. Guessed kinds fit any child.
 STELE_EXPORT std::uint32_t misnamed_child(const SnapshotData& data);
 
 /// Returns a node with the same name as a sibling, or an element whose number is not above its predecessor's, or

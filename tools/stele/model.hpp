@@ -99,7 +99,7 @@ const CheckpointFormat* as_checkpoints(const Format& format);
 /// the file has no such parts, or they are not chosen. Errors: those of open_checkpoint().
 Result<std::optional<Checkpoint>> checkpoint_of(const Model& model, const Opening& opening, unsigned threads);
 
-/// A tensor's name, with the number of its leaf; ties have several.
+/// A tensor's name, with the number of its leaf; a tied tensor has several names.
 struct Named {
   std::string name;
   std::uint32_t leaf = 0;

@@ -452,7 +452,7 @@ inline format::Fault write_object(const TypeInfo& type, const void* object, std:
 /// shared pointer, a value with traits, a Record: they need a heap); limit (nested deeper than 32 levels, or more than
 /// 160 fields in the modules that contain each other); kind_mismatch (an object of a class derived from its pointer's
 /// class, if RTTI is available); invalid_argument (memory that is not aligned, no hash, a view with a null pointer).
-/// For the errors of a field, the offset is the number of its node: 0 is the module itself; the others follow in
+/// For the errors of a field, the offset is the number of its node: 0 is the module itself; its descendants follow in
 /// declaration order.
 template <class M>
 format::Fault write_to(const M& module, std::span<std::byte> memory, std::size_t& size, format::Hash hash) {

@@ -149,7 +149,7 @@ inline std::string path_of(const std::string& stem, const Part& part) {
 
 /// A tensor of integers with a scale, and perhaps a zero point, for all or for each index of an axis.
 struct Scaled {
-  std::string codes, scale, zero;  // names; zero may be empty
+  std::string codes, scale, zero;  // names of the tensors; `zero` may be empty
   std::int64_t axis = 0;
   bool blocks = false;  // a scale for blocks of the axis, which is not decoded
 };
