@@ -40,7 +40,7 @@ static_assert(first_line.size() == 16);
 /// Maximum number of bytes in a run: bounds the memory that reading one takes.
 constexpr std::size_t max_run = ReadContext::piece_size;
 
-/// The versions between which a change leads.
+/// The versions before and after a change.
 struct Versions {
   std::string base, next;  // weights_digest()
 };
