@@ -40,7 +40,7 @@ class Gzip {
 };
 
 /// Compresses the written bytes for the sink `below`, which must outlive it and which it does not commit. Equal bytes
-/// give equal files, independent of the size of the pieces: the header has no time and no name, and declares an unknown
+/// give equal files, whatever the size of the pieces: the header has no time and no name, and declares an unknown
 /// system. Errors: those of `below`.
 class GzipSink final : public Sink {
  public:
@@ -72,7 +72,7 @@ void add_unchecked_header(Report& report);
 /// files, or if memory runs out.
 std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> out) noexcept;
 
-/// Continues a CRC-32 of zip and gzip: returns the CRC of `crc`'s bytes followed by the given bytes.
+/// Continues a CRC-32 (the one of zip and gzip): returns the CRC of `crc`'s bytes followed by the given bytes.
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept;
 /// Returns the CRC-32 of the bytes of `a` followed by the `length_of_b` bytes of `b`.
 std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept;

@@ -7,8 +7,7 @@
 namespace stele::inline v0 {
 
 /// Caffe's files. Blobs of Convolution, Deconvolution, InnerProduct, Embed and Scale layers are called LAYER.weight and
-/// LAYER.bias; blobs of BatchNorm layers are called LAYER.mean, LAYER.variance and LAYER.factor; blobs of further
-/// layers LAYER.0, LAYER.1, … .
+/// LAYER.bias; those of BatchNorm layers LAYER.mean, LAYER.variance and LAYER.factor; all others LAYER.0, LAYER.1, … .
 /// Reads layers of all three versions of the message. Does not read the network's structure and gradients.
 class STELE_EXPORT CaffeFormat final : public Format {
  public:

@@ -12,8 +12,8 @@
 namespace stele::inline v0 {
 
 /// The constants of an ML program, by the names of their outputs, and the weights of a neural network, by layer
-/// (docs/formats/coreml.md). Opens a folder `.mlpackage`, a `.mlmodel`, or a `weight.bin` without a model, whose
-/// tensors have numbers as names and one axis. Other parts of a model are not read.
+/// (docs/formats/coreml.md). Opens a folder `.mlpackage`, a `.mlmodel`, and a `weight.bin` alone, whose tensors have
+/// numbers as names and one axis. Other parts of a model are not read.
 ///
 /// Integers that constexpr_affine_dequantize and constexpr_blockwise_shift_scale decode are composite tensors
 /// (stele/composite.hpp). The parts of other compressed weights are tensors. Strings are values. Elements of 1, 2, 3

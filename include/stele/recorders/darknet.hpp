@@ -20,11 +20,10 @@ struct DarknetOptions {
 
 /// Darknet's files. Names are LAYER.SECTION.PART, with the numbers that Darknet prints: 0.convolutional.biases,
 /// 0.convolutional.scales, … . Without a network, all numbers are one tensor with the name `weights`, and notes() of
-/// the snapshot contain the reason. Version and number of images are metadata (darknet.version, darknet.seen).
+/// the snapshot tell why. Version and number of images are metadata (darknet.version, darknet.seen).
 ///
-/// Revision 5 of version 0.2 is read with the layers of AlexeyAB's program, other files with the layers of the original
-/// program. A file may end between two layers. The weights from a section on that is not supported are one unreadable
-/// entry.
+/// Revision 5 of version 0.2 is read with the layers of AlexeyAB's program, other files with those of the original. A
+/// file may end between two layers. The weights from a section on that is not supported are one unreadable entry.
 ///
 /// Errors of open, in addition to those of all formats: malformed (the network describes more or fewer numbers).
 class STELE_EXPORT DarknetFormat final : public Format {

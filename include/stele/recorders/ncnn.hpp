@@ -6,9 +6,9 @@
 
 namespace stele::inline v0 {
 
-/// Models of ncnn. Opening x.param or x.bin opens both files, through the source's bundle. A tensor's name consists of
-/// the layer's name and the part's name, "conv1.weight". Weights are f32, f16 or i8; weights with a codebook of 256
-/// numbers are read as f32. The scales of i8 weights are separate tensors ("conv1.weight_int8_scales").
+/// Models of ncnn. Opening x.param or x.bin opens both files, through the source's bundle. A tensor's name is that of
+/// its layer and of its part, "conv1.weight". Weights are f32, f16 or i8; weights with a codebook of 256 numbers are
+/// read as f32. The scales of i8 weights are tensors of their own ("conv1.weight_int8_scales").
 ///
 /// The weights of a layer of an unknown type, and of all layers after it, are one unreadable entry with the layer's
 /// name, because the layers' attributes determine where weights begin. The layers themselves are not in the Snapshot.

@@ -7,10 +7,10 @@
 
 namespace stele::inline v0 {
 
-/// Orbax's folders, read-only: an item, a step, or a folder of steps. In a folder of steps, opens the newest complete
-/// step. A step with one tree opens as this tree; one with several, as a member for each. Dicts are maps, tuples and
-/// lists are lists, numbers and strings of Python are values. Arrays that cannot be read are unreadable entries. Also
-/// opens an OCDBT database of other zarr arrays.
+/// Orbax's folders, read-only: an item, a step, or a folder of steps, of which the newest complete one is opened. A
+/// step with one tree opens as this tree; one with several, as a member for each. Dicts are maps, tuples and lists are
+/// lists, numbers and strings of Python are values. Arrays that cannot be read are unreadable entries. Also opens an
+/// OCDBT database of other zarr arrays.
 class STELE_EXPORT OrbaxFormat final : public Format {
  public:
   std::string_view name() const noexcept override { return "orbax"; }

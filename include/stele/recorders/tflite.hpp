@@ -8,8 +8,8 @@ namespace stele::inline v0 {
 
 /// Constants of TensorFlow Lite's models, with the names of the model's tensors. Tensors that share a buffer, a shape
 /// and a quantization are tied. Quantized tensors are integers with the annotation `quantization` (stele/quantize.hpp),
-/// with a scale for the tensor or for each index of an axis: LoadOptions::dequantize and dequantize() convert them to
-/// floats. Integers of 4 and 2 bits are read as i8 and u8, with the annotation `tflite.dtype`. Strings, resources,
+/// with a scale for the tensor or for each index of an axis: LoadOptions::dequantize and dequantize() make floats of
+/// them. Integers of 4 and 2 bits are read as i8 and u8, with the annotation `tflite.dtype`. Strings, resources,
 /// variants and sparse tensors are unreadable entries. The description, and metadata that are text, become metadata.
 class STELE_EXPORT TfliteFormat final : public Format {
  public:
@@ -27,7 +27,7 @@ template <PrecisionSettings Settings = NativePrecision>
 class TfliteRecorder : public Recorder<TfliteFormat, Settings> {
  public:
   using Recorder<TfliteFormat, Settings>::Recorder;
-  /// Not available: models are read-only.
+  /// Not available: models are only read.
   template <class... Arguments>
   void save(Arguments&&...) const = delete;
 };

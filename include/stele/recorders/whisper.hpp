@@ -6,8 +6,8 @@
 namespace stele::inline v0 {
 
 /// Models of whisper.cpp. Tensors of blocks keep their bytes, as in GGUF. The mel filters are the tensor
-/// `mel_filters`. The model's numbers are properties ("whisper.n_vocab"). The vocabulary is the property
-/// `tokenizer.ggml.tokens`: strings in GPT-2's alphabet, in which each character represents a byte, as in GGUF.
+/// `mel_filters`. The model's numbers are properties ("whisper.n_vocab"), and so is the vocabulary,
+/// `tokenizer.ggml.tokens`: strings in GPT-2's alphabet, in which each character is a byte, as in GGUF.
 ///
 /// A tensor of an unknown type, or of blocks of an earlier version of ggml, and all tensors after it are one unreadable
 /// entry, because the type determines the size.
