@@ -1,5 +1,5 @@
-// ExecuTorch's files (docs/formats/executorch.md): `.ptd`, named tensors in a file next to a program, read and written;
-// `.pte`, a program, whose constants are read.
+// ExecuTorch's files (docs/formats/executorch.md): `.ptd`, named tensors beside a program, read and written; `.pte`, a
+// program, whose constants are read.
 #pragma once
 
 #include "stele/recorder.hpp"
@@ -20,8 +20,8 @@ class STELE_EXPORT PtdFormat final : public Format {
 };
 
 /// Constants of ExecuTorch's programs, `.pte`; read-only. Tensors without a name are `constant.N` and `mutable.N`, N
-/// being the number of the tensor's data. Data of delegates are not tensors: data with a key are unreadable entries; a
-/// note lists data without a key.
+/// being the number of the tensor's data. Data of delegates are not tensors: those with a key are unreadable entries,
+/// the others have a note.
 class STELE_EXPORT PteFormat final : public Format {
  public:
   std::string_view name() const noexcept override { return "pte"; }
@@ -41,7 +41,7 @@ template <PrecisionSettings Settings = NativePrecision>
 class PteRecorder : public Recorder<PteFormat, Settings> {
  public:
   using Recorder<PteFormat, Settings>::Recorder;
-  /// Not available: programs are read-only.
+  /// Not available: programs are only read.
   template <class... Arguments>
   void save(Arguments&&...) const = delete;
 };
