@@ -94,7 +94,7 @@ def json_rows(runs):
         ours, cereals = runs.get(f"{way}/0"), runs.get(f"{way}_cereal")
         speed = ours and ours["bytes_per_second"]
         times = ours and cereals and speed / cereals["bytes_per_second"]
-        for text, value, goal, unit in ((f"JSON, base64: {way}, beside cereal's JSON", times, 5, "×"),
+        for text, value, goal, unit in ((f"JSON, base64: {way}, relative to cereal's JSON", times, 5, "×"),
                                         (f"JSON, base64: {way}", speed and speed / 1e9, 1, "GB/s")):
             rows.append([text, "100 MB normal", f"≥ {goal} {unit}", "-" if value is None else f"{value:.1f}", "",
                          verdict([("json", value)], lambda value, goal=goal: value >= goal)])
@@ -132,7 +132,7 @@ def main():
     for kind in ("f16", "bf16"):
         pairs = [(name, runs.get(f"W1/save {kind}/{name}"), runs.get(f"W1/save/{name}")) for name in RECORDERS]
         values = [(name, small and full and small["ms"] / full["ms"]) for name, small, full in pairs]
-        rows.append([f"save {kind}, beside save f32", "W1", "≤ 1.00",
+        rows.append([f"save {kind}, relative to save f32", "W1", "≤ 1.00",
                      *("-" if value is None else f"{value:.2f}" for _, value in values),
                      verdict(values, lambda value: value <= 1)])
     for operation, benchmark, counter, goal, unit in COMPRESSED:

@@ -118,7 +118,7 @@ class FolderPlace final : public Place {
     const std::string name = folder_name(step);
     for (int i = 1;; ++i) {
       auto moved = os::rename_new(folder, name, name + ".broken-" + std::to_string(i), path(step));
-      if (!moved && moved.error().code() == Errc::not_found) return {};  // there is no such step
+      if (!moved && moved.error().code() == Errc::not_found) return {};  // the step does not exist
       if (moved || moved.error().code() != Errc::exists || i == max_tries) return moved;
     }
   }

@@ -37,8 +37,9 @@ struct Manifest {
   std::vector<std::pair<std::string, std::string>> optimizer{};  // key and file of each kind of state
   std::string training{};                                        // JSON of the training configuration; else empty
   std::vector<Value> ranks{};                                    // the state of each process, for several processes
-  std::string objects{};                                         // in a store: the folder of the files, in the step's
-  std::vector<ManifestFile> files{};                             // all files except the manifest, sorted by name
+  // in a store: the subfolder of the step's folder that has the files
+  std::string objects{};
+  std::vector<ManifestFile> files{};  // all files except the manifest, sorted by name
 };
 
 /// Returns the manifest's entry for a file: its size and checksum.
@@ -63,7 +64,7 @@ inline bool is_of_machine(const Error& error) {
 /// Opens the folder of a step, which must not be a link. Its files are looked up relative to this folder: a link that
 /// leads out of it is an error. Errors: not_found, io.
 Result<FilePlace> open_folder(const std::string& path);
-/// Reads a manifest. Errors: limit, malformed (of another step), io, and those of parse_manifest().
+/// Reads a manifest. Errors: limit, malformed (a manifest of another step), io, and those of parse_manifest().
 Result<Manifest> read_manifest_of(const Source& source, std::int64_t step);
 /// Reads the manifest of a step's folder. Errors: not_found, limit, io, and those of parse_manifest().
 Result<Manifest> read_manifest(const FilePlace& folder, std::int64_t step);

@@ -15,7 +15,7 @@ namespace stele::inline v0::detail::steps {
 /// needs_layout.
 Status check_format(const Format* format, PrecisionSpec precision, const LoadOptions& options);
 
-/// Returns true if steps in this format can be deltas of others.
+/// Returns true if steps in this format can be deltas of other steps.
 bool stores_deltas(const Format& format) noexcept;
 
 /// Writes the parts into `folder` (null on a dry run) and adds their names to the manifest. `path` is the folder's path
@@ -26,7 +26,8 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
                            const std::string& path, const SaveOptions& options, Manifest& manifest,
                            const Checkpoint* base = nullptr);
 
-/// Opens the parts of a step. `format` must outlive them. `base`: the step of which they are deltas; null: of none.
+/// Opens the parts of a step. `format` must outlive them. `base`: the step that the parts are deltas of; null: the
+/// parts are whole.
 /// Errors: those of open() and apply_delta().
 Result<Checkpoint> open_parts(const Format& format, const Place& place, const Manifest& manifest,
                               const LoadOptions& options, const Checkpoint* base = nullptr);

@@ -1,4 +1,4 @@
-// A Place is where the steps of a run are: the folders in a folder, or the objects of a store below a URL.
+// A Place contains the steps of a run: the folders in a folder, or the objects of a store below a URL.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace stele::inline v0::detail::steps {
 
-/// How much of a step's files is checked beside their presence and size.
+/// The checks of a step's files in addition to their presence and size.
 enum class Check : std::uint8_t {
   sizes,      // nothing else
-  unchanged,  // the contents; in a store, only that the store has the objects that were saved
+  unchanged,  // the contents; in a store, only that the saved objects exist
   contents,   // the contents
 };
 
@@ -24,23 +24,23 @@ class Share {
   virtual Bundle& files() = 0;
   /// Returns the path of the folder of the files, for MPI-IO; empty in a store.
   virtual std::string folder() const { return {}; }
-  /// Adds to the entry of a file that was written what only the place knows.
+  /// Completes the entry of a written file with data of the place, such as the object's version.
   virtual Status complete(ManifestFile& /*file*/) const { return {}; }
-  /// Says that the step may be visible, so that the destructor must not remove the files; or that it is not.
+  /// Declares that the step may be visible, so that the destructor must not remove the files; or that it is not.
   virtual void keep(bool /*visible*/) noexcept {}
 };
 
-/// The files of a step are written into the bundle of a sink, and become visible with commit(). Not thread-safe, but
-/// for the const members.
+/// The files of a step are written into the bundle of a sink, and become visible with commit(). Only the const members
+/// are thread-safe.
 ///
-/// If several processes write a step, the first one calls create() and share(), and at the end commit(). All of them,
-/// the first one too, write into what join() returns.
+/// If several processes write a step, the first one calls create() and share(), and at the end commit(). Every process,
+/// including the first, writes into the object that join() returns.
 class Place {
  public:
   virtual ~Place() = default;
   /// Prepares the place, unless it is only looked at.
   virtual Status start(bool only_look) = 0;
-  /// Returns true if the place is another one than at the last call, so that its steps may be others.
+  /// Returns true if the place was replaced since the last call, so that its steps may have changed.
   virtual Result<bool> replaced() = 0;
   /// Returns the numbers of all steps, sorted; some may be broken.
   virtual Result<std::vector<std::int64_t>> numbers() const = 0;
@@ -54,12 +54,12 @@ class Place {
   virtual Result<SourcePtr> part(const Manifest& manifest, const std::string& name, bool mapped) const = 0;
   /// Errors: no_space (less than `bytes` and `spare`), io.
   virtual Status check_space(std::uint64_t bytes, std::uint64_t spare) const = 0;
-  /// Returns the sink of a new step, after what a broken step of this number left has been put aside.
+  /// Moves the remains of a broken step with this number aside, and returns the sink of a new step.
   virtual Result<std::unique_ptr<Sink>> create(std::int64_t step, Durability durability) = 0;
   /// Lists the files written to a sink of create(), and makes the step visible with its manifest.
   virtual Status list(Sink& sink, Manifest& manifest) const = 0;
   virtual Status commit(Sink& sink, const Manifest& manifest) = 0;
-  /// Returns what the processes that write a new step pass to join(). Completes the manifest.
+  /// Returns the string that processes which write a new step pass to join(). Completes the manifest.
   virtual std::string share(Sink& sink, Manifest& manifest) const = 0;
   virtual std::unique_ptr<Share> join(std::int64_t step, const std::string& shared, Durability durability) const = 0;
   /// Checks that the step has no files that do not belong to it. Errors: exists, and those of manifest().

@@ -16,15 +16,15 @@ namespace stele::inline v0::detail::steps {
 /// Memory for the copy of a checkpoint.
 struct Block {
   Bytes own;
-  std::shared_ptr<std::byte> locked;  // of a Transfer, instead of `own`
+  std::shared_ptr<std::byte> locked;  // memory of a Transfer, instead of `own`
   std::size_t size = 0;
 
   std::span<std::byte> span() noexcept { return {locked != nullptr ? locked.get() : own.data(), size}; }
 };
 
 /// Memory for copies: at most `max_bytes`, in use or kept. Returned blocks are reused, because the page faults of fresh
-/// memory take longer than the copy. A new block is allocated only after all kept blocks are released, so the blocks in
-/// existence are those in use and the new one.
+/// memory take longer than the copy. A new block is allocated only after all kept blocks are released, so only the
+/// blocks in use and the new block exist.
 class StagingMemory {
  public:
   /// With `max_bytes` 0, there is one block of any size. `transfer` may be null; blocks are its memory.

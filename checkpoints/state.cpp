@@ -338,7 +338,7 @@ Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Check
                                       const StepValues& values) {
   const Checkpoint sized{with_precision(checkpoint.parameters, precision_), {}, {}, checkpoint.optimizer};
   STELE_TRY_ASSIGN(NewStep made, begin_step(step, signal, steps::byte_size(sized), values));
-  // Also without deltas: others may be deltas of the step that is replaced.
+  // Also without the option for deltas: older steps may be deltas of the replaced step.
   if (!options_.parts.dry_run) STELE_TRY(detach(step));
   STELE_TRY(create(made));
   const auto bundle = made.sink != nullptr ? made.sink->bundle() : nullptr;
@@ -350,7 +350,7 @@ Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Check
   auto written = steps::write_parts(*format_, precision_, checkpoint, bundle.get(), path(step), options_.parts,
                                     made.manifest, base ? &base->checkpoint : nullptr);
   if (!written && base && written.error().code() != Errc::cancelled) {
-    // The base may be damaged; a whole step does not need it. Other errors come again.
+    // The base may be damaged; a whole step does not need it. Other errors occur again in the save.
     made.sink.reset();
     STELE_TRY_ASSIGN(made, begin_step(step, signal, steps::byte_size(sized), values));
     STELE_TRY(create(made));
@@ -403,7 +403,7 @@ Status ManagerState::detach(std::int64_t step) {
     auto old = manifest(number, steps::Check::contents);
     if (!old) {
       if (steps::is_of_machine(old.error())) return std::move(old).error();
-      continue;  // it is broken already
+      continue;  // already listed as broken
     }
     STELE_TRY_ASSIGN(const OpenedStep opened, open(*old));
     STELE_TRY(rewrite(*std::move(old), opened.checkpoint, std::nullopt));
@@ -474,7 +474,7 @@ void ManagerState::apply_policy(SavedStep& saved) {
     }
     if ((*kept)[i] || later.empty()) continue;
     if (options_.compact && known_[i].base && bypass(known_[i].step, later)) continue;
-    (*kept)[i] = true;  // without it, the deltas of it would be lost
+    (*kept)[i] = true;  // its deltas need it
   }
   std::vector<std::int64_t> unwanted;  // the newest first, so that no step is removed before the deltas of it
   for (std::size_t i = known_.size(); i-- > 0;) {

@@ -47,9 +47,9 @@ class ManagerState {
 
   /// Returns the numbers of all steps, sorted; some may be broken.
   Result<std::vector<std::int64_t>> numbers() const { return place_->numbers(); }
-  /// Reads and checks the manifest of a step, and those of the steps of which it is a delta.
+  /// Reads and checks the manifests of a step and of its base steps.
   Result<steps::Manifest> manifest(std::int64_t step, steps::Check check) const;
-  /// Lists the steps that manifest() accepts, each read once. `broken` may be null. Errors: those of the machine.
+  /// Lists the steps that manifest() accepts, each read once. `broken` may be null. Errors: errors of the machine.
   Result<std::vector<StepInfo>> list(std::vector<BrokenStep>* broken) const;
   Result<OpenedStep> open(const steps::Manifest& manifest) const;
   /// Removes a step. Steps that are deltas of it become whole first.
@@ -83,7 +83,7 @@ class ManagerState {
   Status commit_again(NewStep made, std::optional<std::int64_t> base);
   /// Returns the steps that are deltas of this one.
   std::vector<std::int64_t> deltas_of(std::int64_t step) const;
-  /// Returns the step of which `step` can be saved as one of at most so many deltas in a row.
+  /// Returns the base for `step` as a delta, if at most this number of deltas follow each other.
   std::optional<std::int64_t> base_of(std::int64_t step, std::size_t deltas) const;
   /// Returns true for the step that this manager saved last.
   bool trusts(std::int64_t step) const noexcept { return trusted_ == step; }
@@ -104,7 +104,7 @@ class ManagerState {
   Status check_process() const;
   /// Updates the list of steps, which other programs may add or remove.
   Status refresh();
-  /// Runs a save that has begun, and records its end.
+  /// Runs a started save, and records its end.
   Result<SavedStep> finish(const Begun& begun, const Checkpoint& checkpoint, const StepValues& values);
   /// Returns the position of a step in the list, or of the first later one.
   std::vector<StepInfo>::iterator find(std::int64_t step);
@@ -112,9 +112,9 @@ class ManagerState {
   Status take_error();
   Status check_budget(std::int64_t step, std::uint64_t bytes) const;
   Result<SavedStep> write(std::int64_t step, int signal, const Checkpoint& checkpoint, const StepValues& values);
-  /// Opens the parts of a step, with those of its base.
+  /// Opens the parts of a step and of its base.
   Result<Checkpoint> open_checkpoint(const steps::Manifest& manifest, std::size_t depth = 0) const;
-  /// Opens the step of which `step` can be saved as a delta; nullopt if it must be whole.
+  /// Opens the base for `step` as a delta; nullopt if the step must be whole.
   std::optional<OpenedStep> base_for(std::int64_t step) const;
   /// Saves the steps that are deltas of this one as whole steps.
   Status detach(std::int64_t step);
@@ -139,7 +139,7 @@ class ManagerState {
   std::optional<std::int64_t> trusted_;  // the step that this manager saved last; guarded by saving_
 
   steps::StagingMemory memory_;
-  mutable std::mutex mutex_;               // of all below
+  mutable std::mutex mutex_;               // guards all members below
   std::optional<std::int64_t> last_step_;  // the last started save that has not failed, or the newest step found
   std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
   std::condition_variable changed_;
@@ -149,7 +149,7 @@ class ManagerState {
   std::vector<SavedStep> saved_;
   std::set<std::int64_t> broken_;  // steps that failed verification
   std::thread thread_;
-  std::atomic<std::uint64_t> process_{0};  // of thread_; 0: it has not started. Read without the lock
+  std::atomic<std::uint64_t> process_{0};  // the process that started thread_; 0: not started. Read without the lock
 };
 
 }  // namespace stele::inline v0::detail

@@ -1,6 +1,6 @@
 // Steps as objects of a store, which has no renames. The files of a step have names that are never used again,
-// step-00000100/ID/NAME; the manifest, step-00000100/manifest.json, is written last, and only if it is still the one
-// that was there when the save began. It is all that makes a step visible.
+// step-00000100/ID/NAME; the manifest, step-00000100/manifest.json, is written last, and only if the stored manifest
+// has not changed since the save began. Only the manifest makes a step visible.
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -15,7 +15,7 @@
 namespace stele::inline v0::detail::steps {
 namespace {
 
-/// A sink that hashes what passes through it.
+/// A sink that hashes the bytes that pass through it.
 class HashedSink final : public Sink {
  public:
   using Done = std::function<void(std::uint64_t bytes, std::uint64_t hash)>;
@@ -66,7 +66,7 @@ class NewFiles final : public Bundle, public std::enable_shared_from_this<NewFil
     const auto all = guarded([&] { return objects_->names(); });
     if (!all) return;
     for (const std::string& name : *all) {
-      if (name.starts_with(folder_)) objects_->remove(name);  // also those of processes that have ended
+      if (name.starts_with(folder_)) objects_->remove(name);  // also objects of processes that have ended
     }
   }
   Result<SourcePtr> open(std::string_view name) const override { return objects_->open(full(name)); }
@@ -99,7 +99,7 @@ class NewFiles final : public Bundle, public std::enable_shared_from_this<NewFil
   bool kept = false;
   bool shared = false;                  // other processes write files, too
   std::optional<std::string> before{};  // the version of the manifest when the save began
-  std::vector<std::string> left{};      // what older saves of the step have left, without the manifest
+  std::vector<std::string> left{};      // objects that older saves of the step have left, without the manifest
 
  private:
   std::string full(std::string_view name) const { return folder_ + std::string(name); }
@@ -200,7 +200,7 @@ class StorePlace final : public Place {
     auto& files = static_cast<NewFiles&>(*sink.bundle());
     STELE_TRY_ASSIGN(const std::string text, to_text(manifest));
     const std::string name = folder_name(manifest.info.step) + "/" + std::string(manifest_name);
-    files.kept = true;  // if the answer is lost, the manifest may be there
+    files.kept = true;  // the manifest may exist even if the answer is lost
     auto done = store_->replace(name, text, files.before);
     if (!done && done.error().code() == Errc::exists) {
       files.kept = false;
@@ -233,7 +233,7 @@ class StorePlace final : public Place {
     const std::string folder = folder_name(manifest.info.step) + "/";
     return folder + (manifest.objects.empty() ? name : manifest.objects + "/" + name);
   }
-  /// Returns the objects of a step, without its manifest: also those of saves that were killed.
+  /// Returns the objects of a step without its manifest, including objects of killed saves.
   Result<std::vector<std::string>> files_below(const std::string& folder) const {
     STELE_TRY_ASSIGN(auto names, store_->bundle()->names());
     std::erase_if(names, [&](const std::string& name) {
@@ -248,7 +248,7 @@ class StorePlace final : public Place {
   }
 
   std::shared_ptr<Store> store_;
-  std::string id_{};  // of the step that is being saved
+  std::string id_{};  // ID of the step that is being saved
 };
 
 }  // namespace

@@ -57,7 +57,7 @@ Result<Kind> kind_of(const std::string& text, const std::array<std::string_view,
   return Error(code, what).expected(std::string(names[0]) + " or " + std::string(names[1])).found(text);
 }
 
-/// A running checksum of bytes, as text in hexadecimal digits.
+/// Computes a checksum of consecutive bytes, as text in hexadecimal digits.
 class Summer {
  public:
   explicit Summer(Checksum kind) : kind_(kind) {
@@ -249,7 +249,7 @@ class Updated {
   mutable std::vector<std::atomic<bool>> checked_;  // by leaf
 };
 
-/// Receives the pieces of the base, and passes on the new ones.
+/// Receives the pieces of the base, and passes on the new pieces.
 class Updated::Pieces final : public PieceSink {
  public:
   Pieces(const Updated& all, const Leaf& leaf, PieceSink& to, ReadContext& context)
@@ -304,7 +304,7 @@ Status Updated::stream(std::size_t number, PieceSink& sink, ReadContext& context
   return {};
 }
 
-/// Keeps the bytes from `offset` on; needs no others if the tensor was checked.
+/// Keeps the bytes of `out`, which begin at `offset`. A checked tensor needs no bytes after them.
 class Part final : public PieceSink {
  public:
   Part(std::uint64_t offset, std::span<std::byte> out) : offset_(offset), out_(out) {}
@@ -363,7 +363,7 @@ Provider Updated::add(Leaf leaf) {
   return {&updated_ops, this, leaves_.size() - 1};
 }
 
-/// An update as its files have it.
+/// An update, as its files store it.
 struct Update {
   Snapshot packed;  // a tensor of bytes for each changed tensor
   std::map<std::string, std::string> metadata, sums;
@@ -501,7 +501,7 @@ class Deflater {
       if (ZSTD_isError(left)) return Error(Errc::io, ZSTD_getErrorName(left));
       filled_ += out.pos;
       more = how == ZSTD_e_end ? left != 0 : from.pos < from.size;
-      // Pieces have multiples of 64 bytes, except the last.
+      // The size of every piece except the last is a multiple of 64 bytes.
       const std::size_t whole = how == ZSTD_e_end && !more ? filled_ : filled_ / 64 * 64;
       if (whole == 0 || (whole < out_.size() / 2 && (more || how != ZSTD_e_end))) continue;
       STELE_TRY(to_.piece(std::span<const std::byte>(out_.span()).first(whole)));
@@ -648,7 +648,7 @@ Error not_in_layout(const char* text, const std::string& path) {
   return Error(Errc::not_representable, text).path(path).hint("write a delta of stele: make_delta()");
 }
 
-/// Adds a row for what the two versions have besides tensors, if it differs.
+/// Adds a row if the two versions differ in anything but tensors.
 Status check_rest(const Snapshot& base, const Snapshot& next, bool allow_loss, Report& report) {
   const auto lost = [&](const char* text) -> Status {
     report.add(Report::What::lost, "", text);

@@ -9,7 +9,7 @@
 
 namespace stele::inline v0::detail::device {
 
-/// The functions of a driver. `Pointer`: an address in the memory of a device; `From`: one that is copied from.
+/// The functions of a driver. `Pointer`: an address in the memory of a device; `From`: memory that is copied from.
 template <class Pointer, class From>
 struct Functions {
   Function<int(unsigned flags)> init;

@@ -50,7 +50,7 @@ class Cuda final : public Bound<Cuda, unsigned long long, const void*> {
     error_name_(code, &name);
     return name;
   }
-  /// Makes the device's primary context current, which is also that of CUDA's runtime.
+  /// Makes the device's primary context current, which CUDA's runtime uses, too.
   Result<Handle> enter(int ordinal) {
     Handle context = nullptr;
     {

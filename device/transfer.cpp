@@ -31,7 +31,7 @@ struct Buffer {
   };
   std::vector<Event> events;
   bool held = false;
-  std::uint64_t turn = 0;  // of its last use
+  std::uint64_t turn = 0;  // number of its last use
 
   bool pending() const noexcept {
     return std::any_of(events.begin(), events.end(), [](const Event& e) { return e.pending; });
@@ -175,7 +175,7 @@ class Ring final : public Transfer {
                      ? api_->copy_from_device(copy.where.ordinal, copy.host, copy.device, copy.size, (*device)->stream)
                      : Status(std::move(device).error());
       }
-      auto ended = synchronize();  // after an error too, because the caller frees the memory
+      auto ended = synchronize();  // even after an error, because the caller frees the memory
       return status ? std::move(ended) : std::move(status);
     });
   }
@@ -188,7 +188,7 @@ class Ring final : public Transfer {
     const std::lock_guard lock(mutex_);
     return *std::find_if(ring_.begin(), ring_.end(), [&](const Buffer& b) { return b.memory == memory; });
   }
-  /// Waits until no copy runs, without the lock, so that other saves and loads go on.
+  /// Waits until no copy runs, without the lock, so that other saves and loads continue.
   Status synchronize() noexcept {
     Status status;
     for (std::size_t i = 0;; ++i) {
@@ -254,7 +254,7 @@ class Ring final : public Transfer {
       // After an error too, because the copies before it use the buffer.
       for (const Copies* device : used) {
         auto recorded = record(buffer, *device);
-        // Nothing else would tell when the buffer may be used again.
+        // Otherwise, the end of the buffer's use would remain unknown.
         if (!recorded) static_cast<void>(api_->synchronize(device->ordinal, device->stream));
         if (status) status = std::move(recorded);
       }
@@ -277,7 +277,7 @@ class Ring final : public Transfer {
   Driver driver_;
   std::shared_ptr<Api> api_;
   TransferOptions options_;
-  std::mutex mutex_;  // of all below; a held buffer's events are its holder's
+  std::mutex mutex_;  // guards all members below, except the events of a held buffer, which belong to its holder
   std::condition_variable freed_;
   std::vector<Buffer> ring_;
   std::uint64_t turns_ = 0;

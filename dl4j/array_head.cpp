@@ -1,4 +1,4 @@
-// Arrays that each have a buffer of their own, which ends with their content.
+// Arrays with separate buffers, each of which ends with the array's content.
 #include <algorithm>
 
 #include "arrays.hpp"

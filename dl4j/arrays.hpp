@@ -85,8 +85,8 @@ class Arrays {
  private:
   SnapshotBuilder builder_;
   std::set<std::string_view> names_;
-  std::vector<bool> big_endian_;                            // for each leaf
-  std::map<std::uint32_t, std::vector<std::size_t>> axes_;  // for each permuted leaf
+  std::vector<bool> big_endian_;                            // one for each leaf
+  std::map<std::uint32_t, std::vector<std::size_t>> axes_;  // order of the axes of each permuted leaf
 };
 
 }  // namespace stele::inline v0::detail::samediff

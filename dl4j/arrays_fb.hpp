@@ -23,7 +23,7 @@ stele_fb::Type type_of(DType dtype);
 enum class Dialect : std::uint8_t { a, b };
 
 /// Reads shape and dtype. `hint` is the dialect of an array whose form is ambiguous. `dtype` is the variable's dtype,
-/// which overrides that of an empty array. Errors: malformed, unsupported, limit (more than 32 axes).
+/// which overrides the dtype of an empty array. Errors: malformed, unsupported, limit (more than 32 axes).
 Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType dtype = DType::none);
 
 /// Reads an array into memory. Errors: those of facts_of() and texts_of().
@@ -43,8 +43,8 @@ Result<std::uint64_t> bytes_of_array(DType dtype, std::span<const Extent> shape)
 inline std::uint64_t content_size(const stele_fb::Array& array) {
   return array.buffer() != nullptr ? array.buffer()->size() : 0;
 }
-/// Returns shapeInfo: extents and strides in ND4J's form. The strides are those of row-major order, or of the order
-/// `axes`, outermost first.
+/// Returns shapeInfo: extents and strides in ND4J's form. The strides follow row-major order, or the order `axes`,
+/// outermost first.
 std::vector<std::int64_t> shape_info(DType dtype, std::span<const Extent> shape, bool empty,
                                      std::span<const std::size_t> axes = {});
 

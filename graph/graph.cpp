@@ -29,7 +29,7 @@ const GraphOperation* Graph::find_operation(std::string_view name) const noexcep
 
 Result<std::vector<std::size_t>> Graph::order() const {
   constexpr std::size_t no_operation = SIZE_MAX;
-  std::unordered_map<std::string_view, std::size_t> maker;  // for each variable, the operation that computes it
+  std::unordered_map<std::string_view, std::size_t> maker;  // the operation that computes each variable
   maker.reserve(variables.size());
   for (const GraphVariable& v : variables) {
     if (!maker.emplace(v.name, no_operation).second) {

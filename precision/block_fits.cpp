@@ -540,7 +540,8 @@ constexpr Iq4Table iq4_table() {
 }
 constexpr Iq4Table kIq4 = iq4_table();
 
-// Returns the nearest number of the table. If two are equally near, returns the larger. Returns the last for NaN.
+// Returns the nearest number of the table. If two are equally near, returns the larger. Returns the last number for
+// NaN.
 HWY_INLINE HWY_ATTR VF nearest_of_table(VF v) {
   VF q = set(iq4_values[0]);
   for (std::size_t k = 0; k < 15; ++k) {

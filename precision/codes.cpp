@@ -94,7 +94,7 @@ void transpose_words(const std::byte* from, std::size_t rows, std::size_t column
 }
 
 void unpack_field(const std::byte* words, unsigned shift, std::uint8_t* codes, std::size_t count) noexcept {
-  const std::byte* const bytes = words + shift / 8;  // of little-endian words
+  const std::byte* const bytes = words + shift / 8;  // bytes of little-endian words
   for (std::size_t i = 0; i < count; ++i) {
     codes[i] = static_cast<std::uint8_t>(static_cast<unsigned>(bytes[4 * i]) >> shift % 8 & 15U);
   }

@@ -117,8 +117,8 @@ std::string aws_identity(const Url& url, const std::string& path) {
   return {};
 }
 
-/// Returns the same text for all addresses of a file over http: with or without the scheme's port, TLS, a query (which
-/// may be a signature) and percent-encoding. `endpoint`: the store's address, which may have buckets in host names.
+/// Returns one string for all addresses of a file over http: with or without the scheme's port, TLS, a query (which may
+/// be a signature) and percent-encoding. `endpoint`: the store's address, which may have buckets in host names.
 std::string identity_of(const Url& url, const std::string& endpoint) {
   std::string path = percent_decoded(url.path);
   if (std::string aws = aws_identity(url, path); !aws.empty()) return aws;

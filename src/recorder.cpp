@@ -108,7 +108,7 @@ Snapshot without(const Snapshot& snapshot, const std::vector<bool>& dropped) {
 /// Adds rows for further names of the marked nodes.
 void report_names(const Snapshot& snapshot, const std::vector<bool>& dropped, Report& report) {
   const auto nodes = snapshot.nodes();
-  std::vector<std::uint32_t> marked_before(1, 0);  // by node: the number of marked ones before it
+  std::vector<std::uint32_t> marked_before(1, 0);  // for each node: the number of marked nodes before it
   for (const bool marked : dropped) marked_before.push_back(marked_before.back() + (marked ? 1 : 0));
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i].kind != NodeKind::alias) continue;
@@ -212,11 +212,12 @@ void report_lost_kinds(const Snapshot& snapshot, const Capabilities& can, Report
   }
 }
 
-/// Refuses a save that would take codes and scales that are not decoded for numbers. Others copy them, with rows.
+/// Refuses a save that would take codes and scales that are not decoded for numbers. Other formats copy them, with
+/// rows.
 Result<Snapshot> with_codes_kept(const Format& format, const PrecisionSpec& precision, const Snapshot& snapshot,
                                  Report& report) {
   if (!has_undecoded(snapshot)) return snapshot;
-  if (snapshot.metadata().contains(delta_key)) return without_undecoded(snapshot);  // its tensors are XORs
+  if (snapshot.metadata().contains(delta_key)) return without_undecoded(snapshot);  // the tensors of a delta are XORs
   const Capabilities& can = format.capabilities();
   const bool keeps = can.composites || (can.keeps != nullptr && can.keeps(graph_part));
   if (!keeps || !(precision == PrecisionSpec())) STELE_TRY(check_decoded(snapshot));
@@ -231,7 +232,7 @@ Result<Snapshot> with_codes_kept(const Format& format, const PrecisionSpec& prec
 }
 
 /// Returns the part of the snapshot that the format can store. Without `allow_loss`, returns an error with the first
-/// unsupported node and the number of further ones.
+/// unsupported node and the number of further unsupported nodes.
 Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string_view file, bool allow_loss,
                      Report& report) {
   const Capabilities& can = format.capabilities();
@@ -324,7 +325,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   return without_losses(format, std::move(left), file, allow_loss, report);
 }
 
-/// Refuses tensors of which this process has only a part, because the file would not store the position of the part.
+/// Refuses tensors if this process has only a part of them, because the file would not store the position of the part.
 Status check_places(const Format& format, const Snapshot& snapshot, bool allow_loss, Report& report) {
   std::string first, first_place;
   std::size_t count = 0;
@@ -551,7 +552,7 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
     STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
   }
   if (!reader.format->opens(source->is_folder())) return wrong_kind(source->is_folder(), source->name());
-  if (!options.part.empty()) target = {};  // the target's names are not those of the file
+  if (!options.part.empty()) target = {};  // the target's names differ from the names in the file
   STELE_TRY_ASSIGN(Snapshot snapshot, reader.format->open(source, OpenContext(options, target)));
   if (!reader.format->capabilities().properties) {
     STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, options.limits, file_bytes(*source)));
@@ -563,7 +564,7 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
     snapshot = Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
   }
   snapshot = with_note_of_nothing(snapshot);
-  if (snapshot.metadata().contains(delta_key)) return snapshot;  // its tensors are not numbers
+  if (snapshot.metadata().contains(delta_key)) return snapshot;  // the tensors of a delta are not numbers
   STELE_TRY_ASSIGN(snapshot, composites::joined(snapshot, *source));
   return options.dequantize ? dequantize(snapshot) : snapshot;
 }

@@ -15,7 +15,7 @@ namespace stele::inline v0::detail {
 using WritePrepared = std::function<Status(const Snapshot& prepared, Meter& meter)>;
 
 /// Saves like save_object() in format.hpp, with `write` instead of Format::write(). `more_bytes`: size of the tensors
-/// that `write` adds to those of the snapshot, for the progress callback.
+/// that `write` adds to the snapshot's tensors, for the progress callback.
 STELE_EXPORT Result<Report> save_object(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
                                         const SaveOptions& options, std::uint64_t more_bytes,
                                         const WritePrepared& write);

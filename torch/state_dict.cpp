@@ -89,7 +89,8 @@ Location location_of(const at::Tensor& tensor) {
   return {kind, tensor.device().index()};
 }
 
-/// Returns false for a tensor whose storage was freed, as FSDP does, or that has none, as wrappers of tensors do.
+/// Returns false for a tensor whose storage was freed, as FSDP does, or that has no storage, such as a wrapper of
+/// tensors.
 bool has_data(const at::Tensor& tensor) {
   if (tensor.numel() == 0 || (!tensor.is_cpu() && !tensor.is_cuda())) return true;
   if (!tensor.has_storage() || tensor.storage().unsafeGetStorageImpl()->data() == nullptr) return false;

@@ -82,7 +82,7 @@ struct ToGroup {
   }
 };
 
-/// Copies a group to options. The group comes from pytorch_settings.cpp and has all keys, with values of the right
+/// Copies a group to options. The group comes from pytorch_settings.cpp and has all keys, with values of the expected
 /// kinds.
 struct FromGroup {
   const Value& group;

@@ -17,7 +17,7 @@ namespace stele::inline v0::detail::pytorch {
 TrainingObject updater_of(const Value& group);
 
 /// Returns the settings in the order in which PyTorch 2.15's optimizer writes them, without `params`. Settings that the
-/// updater does not have get PyTorch's defaults. Rates and momenta with a schedule get their values at the
+/// updater does not have get PyTorch's defaults. Rates and momenta with a schedule have their values at the
 /// configuration's counts. Returns null for an updater that PyTorch does not have. Errors: those of learning_rate().
 Result<Value> group_of(const TrainingConfig& config);
 

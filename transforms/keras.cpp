@@ -78,7 +78,7 @@ std::string joined(const std::string& path, std::string_view segment) {
   return text;
 }
 
-/// Converts the path of a dataset in a group to that of its tensor.
+/// Converts the path of a dataset in a group to the path of its tensor.
 std::string below(std::string path, std::string_view dataset) {
   for (;;) {
     const std::size_t slash = dataset.find('/');
@@ -152,7 +152,7 @@ class Configuration {
         made.variables.push_back(variables + std::to_string(made.variables.size()));
       }
     }
-    // A quantized layer, or one with adapters, has more variables, in an order of its own.
+    // A quantized layer, or a layer with adapters, has more variables in a different order.
     const std::size_t most = kind == LayerKind::batch_norm                       ? 4
                              : kind == LayerKind::lstm || kind == LayerKind::gru ? 3
                              : kind == LayerKind::embedding                      ? 1
@@ -248,7 +248,8 @@ bool has_rank(Change change, std::size_t rank) {
   }
 }
 
-/// Returns Keras' axis for each axis in PyTorch, before a depthwise kernel's first two are joined; empty: all the same.
+/// Returns Keras' axis for each axis in PyTorch, before the first two axes of a depthwise kernel are joined; empty:
+/// equal axes.
 std::vector<std::size_t> axes_of(Change change, std::size_t rank) {
   if (change == Change::matrix || change == Change::gru_matrix) return {1, 0};
   if (change != Change::conv && change != Change::depthwise) return {};
@@ -265,7 +266,7 @@ std::vector<std::size_t> inverse(const std::vector<std::size_t>& axes) {
 
 // ---- leaves
 
-/// A tensor that consists of blocks of others, all of one size.
+/// A tensor that consists of equally large blocks of other tensors.
 struct Blocks {
   struct Block {
     std::optional<LeafView> leaf{};  // nullopt: zeros

@@ -33,13 +33,13 @@ struct Product {
   double scale = 0;
 };
 
-/// A vector to add: scale * v, to a bias of as many elements.
+/// A vector to add, scale * v, to a bias with the same number of elements.
 struct Addend {
   LeafView vector;
   double scale = 0;
 };
 
-/// Rows that replace those of a weight.
+/// Rows that replace rows of a weight.
 struct Rows {
   LeafView content;
   std::vector<std::uint64_t> numbers;
@@ -51,7 +51,7 @@ constexpr DType dtype_of = std::is_same_v<Number, double> ? DType::f64 : DType::
 /// The changes of a tensor. Owned by the keepers of the result, as the data of the leaves is.
 struct Change {
   LeafView from;  // the model's tensor, or the adapter's that replaces it
-  DType dtype;    // of the result
+  DType dtype;    // dtype of the result
   std::uint64_t columns = 1;
   std::vector<Product> products{};
   std::vector<Addend> addends{};
@@ -157,7 +157,7 @@ class Changer {
     return with_path(convert_error(outcome, dtype_of<Number>, c_.dtype, first), c_.from);
   }
 
-  /// Sets sums_ to elements of B A, or of its transpose, the products of a rank after the other.
+  /// Sets sums_ to elements of B A, or of its transpose, adding the product of one rank at a time.
   void sum(const Matrices& m, std::uint64_t row, std::uint64_t column, std::size_t n) {
     std::fill_n(sums_, n, Number(0));
     const auto rank = static_cast<std::size_t>(m.product.rank), r = static_cast<std::size_t>(row),
@@ -188,7 +188,7 @@ class Changer {
   const Change& c_;
   std::vector<Matrices> matrices_;
   std::vector<Vector> vectors_;
-  std::map<std::uint64_t, std::vector<std::byte>> rows_;  // in the dtype of the result
+  std::map<std::uint64_t, std::vector<std::byte>> rows_;  // rows in the dtype of the result
   Number sums_[at_once];
 };
 
@@ -341,7 +341,7 @@ class Merge {
       return {};
     }
     for (const char* const training : {".lora_velora_embed", ".lora_monteclora_sampler."}) {
-      if (name.find(training) != name.npos) return {};  // PEFT merges the matrices alone
+      if (name.find(training) != name.npos) return {};  // PEFT merges only the matrices
     }
     if (name.find(".lora_") != name.npos) {
       return Error(Errc::unsupported, "a tensor of the adapter is neither a matrix of LoRA nor a weight").path(name);
@@ -355,7 +355,7 @@ class Merge {
     return {};
   }
 
-  /// Replaces the modules of modules_to_save. PEFT trains copies of them, so that they are tied to nothing.
+  /// Replaces the modules of modules_to_save. PEFT trains copies of them, so they lose their ties.
   Status replace_modules() {
     for (const std::string& entry : config_.modules_to_save()) {
       const auto named = [&](std::string_view name) { return names_module(entry, name); };
@@ -402,7 +402,7 @@ class Merge {
     return {};
   }
 
-  /// Gives a tensor contents of its own.
+  /// Gives a tensor separate contents.
   Status untie(const std::string& name) {
     const auto at = index_.find(name);
     std::vector<Item>& list = items_.list;
@@ -462,7 +462,7 @@ class Merge {
     notes_.push_back(name + ": new, from the adapter (modules_to_save)");
   }
 
-  /// Replaces a tensor that PEFT does not copy: a bias, or the weight of an embedding. Tied ones change, too.
+  /// Replaces a tensor that PEFT does not copy: a bias, or the weight of an embedding. Tied tensors change, too.
   Status replace_copy(const std::string& name, const LeafView& leaf) {
     const auto at = find_or_source(name);
     if (!at) return missing(name);
@@ -528,8 +528,8 @@ class Merge {
     if (conv1d) return Error(Errc::invalid_argument, "a layer is both a Conv1D and a Linear").path(module);
     if (!index_.find(module + ".bias")) return false;  // a Conv1D has one
     if (const auto known = model_.conv1d(module)) return *known;
-    // PEFT stores the orientation of the last layer that it visited. It is that of all layers, unless the model has
-    // both.
+    // PEFT stores the orientation of the last layer that it visited. It applies to all layers, unless the model has
+    // layers of both classes.
     if (!model_.has_biased(items_, index_, !config_.fan_in_fan_out())) return config_.fan_in_fan_out();
     return Error(Errc::unsupported, "a square weight may be that of a Conv1D [in, out] or of a Linear [out, in]")
         .path(module)

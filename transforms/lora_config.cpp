@@ -1,4 +1,4 @@
-// Reads adapter_config.json of PEFT. Keys are those of LoraConfig of PEFT 0.21.2 and of older releases.
+// Reads adapter_config.json of PEFT. The keys of LoraConfig in PEFT 0.21.2 and older releases.
 #include "lora_config.hpp"
 
 #include <re2/re2.h>
@@ -20,10 +20,10 @@ constexpr Key keys[] = {
     {"base_model_name_or_path", Use::harmless},
     {"bias", Use::harmless},  // trained biases are tensors of the adapter
     {"corda_config", Use::harmless},
-    {"enable_lora", Use::refused, merge_with_peft},  // of PEFT before 0.3: parts of a fused weight
+    {"enable_lora", Use::refused, merge_with_peft},  // key of PEFT before 0.3: parts of a fused weight
     {"ensure_weight_tying", Use::read},
     {"eva_config", Use::harmless},
-    {"exclude_modules", Use::harmless},  // modules are those of the adapter's tensors
+    {"exclude_modules", Use::harmless},  // the adapter's tensors determine the modules
     {"fan_in_fan_out", Use::read},
     {"inference_mode", Use::harmless},
     {"init_lora_weights", Use::read},
@@ -31,7 +31,7 @@ constexpr Key keys[] = {
     {"layer_replication", Use::refused, merge_with_peft},
     {"layers_pattern", Use::harmless},
     {"layers_to_transform", Use::harmless},
-    {"loftq_config", Use::harmless},  // used with init_lora_weights "loftq" alone
+    {"loftq_config", Use::harmless},  // used only with init_lora_weights "loftq"
     {"lora_alpha", Use::read},
     {"lora_bias", Use::harmless},  // the bias is a tensor of the adapter
     {"lora_dropout", Use::harmless},
@@ -44,7 +44,7 @@ constexpr Key keys[] = {
     {"peft_type", Use::read},
     {"peft_version", Use::harmless},
     {"qalora_group_size", Use::harmless},
-    {"r", Use::harmless},  // ranks are those of the matrices
+    {"r", Use::harmless},  // the matrices determine the ranks
     {"rank_pattern", Use::harmless},
     {"revision", Use::harmless},
     {"runtime_config", Use::harmless},
@@ -56,7 +56,7 @@ constexpr Key keys[] = {
     {"use_dora", Use::refused, merge_with_peft},
     {"use_qalora", Use::refused, not_mergeable},
     {"use_rslora", Use::read},
-    {"velora_config", Use::harmless},  // changes the gradient alone
+    {"velora_config", Use::harmless},  // changes only the gradient
 };
 static_assert(std::is_sorted(std::begin(keys), std::end(keys),
                              [](const Key& a, const Key& b) { return a.name < b.name; }));

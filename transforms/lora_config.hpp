@@ -30,7 +30,7 @@ enum class Use : std::uint8_t {
 struct Key {
   std::string_view name;
   Use use;
-  std::string_view hint{};  // for a refused key
+  std::string_view hint{};  // hint of the error for a refused key
 };
 
 /// Returns all keys that are known, sorted by name.
@@ -41,7 +41,7 @@ bool names_module(std::string_view entry, std::string_view tensor);
 
 class LoraConfig {
  public:
-  /// Errors: unsupported (a key that the merge does not know or refuses), malformed.
+  /// Errors: unsupported (a key that the merge does not support), malformed.
   static Result<LoraConfig> of(const Value& config);
   LoraConfig(LoraConfig&&) noexcept;
   LoraConfig& operator=(LoraConfig&&) noexcept;

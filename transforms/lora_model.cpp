@@ -73,7 +73,7 @@ std::string untied(std::string text) {
   for (const std::string_view value : {own, inner}) {
     if (!value.empty()) places.emplace_back(static_cast<std::size_t>(value.data() - text.data()), value.size());
   }
-  std::sort(places.rbegin(), places.rend());  // from the end, so that the other places stay
+  std::sort(places.rbegin(), places.rend());  // from the end, so that earlier positions stay valid
   for (const auto& [at, size] : places) text.replace(at, size, "false");
   if (places.empty()) text.insert(text.find('{') + 1, "\n  \"" + std::string(tie_key) + "\": false,");
   return text;
@@ -119,7 +119,7 @@ Result<ModelFacts> ModelFacts::of(const Snapshot& model, const LoraConfig& adapt
   STELE_TRY_ASSIGN(facts.config_, text_of(*beside->folder));
   auto config = parse_json(facts.config_);
   if (!config) return std::move(config).error().file(config_name);
-  // A model with code of its own is none of transformers.
+  // A model with its own code is not a model of transformers.
   if (facts.model_.empty() && config->find("auto_map") == nullptr) {
     facts.model_ = config->at("model_type").to<std::string>().value_or("");
   }
@@ -133,7 +133,7 @@ Result<ModelFacts> ModelFacts::of(const Snapshot& model, const LoraConfig& adapt
 std::optional<bool> ModelFacts::conv1d(std::string_view module) const {
   const bool named = contains(conv1d_layers, module.substr(module.rfind('.') + 1));
   if (contains(conv1d_models, model_)) return named;
-  // A model of two others, such as an encoder and a decoder, may contain one of these.
+  // A model that combines two models, such as an encoder and a decoder, may contain one of these.
   return model_.empty() || named ? std::nullopt : std::optional(false);
 }
 

@@ -22,7 +22,7 @@ class ModelFacts {
   /// Reads config.json, if the model is from a folder of the hub. Errors: io, malformed, limit.
   static Result<ModelFacts> of(const Snapshot& model, const LoraConfig& adapter);
 
-  /// Returns true for a Conv1D, false for a Linear, and nothing if the model's class is not known.
+  /// Returns true for a Conv1D, false for a Linear, and nullopt if the model's class is unknown.
   std::optional<bool> conv1d(std::string_view module) const;
   /// Returns true if the length of a bias shows that the model has a Conv1D, or a Linear.
   static bool has_biased(const Items& items, const ItemIndex& index, bool conv1d);
@@ -36,7 +36,7 @@ class ModelFacts {
 
   /// The merge has untied the head and the embedding.
   void set_untied() noexcept { untied_ = true; }
-  /// Returns the files beside the weights, with a config.json for a model without ties if they are untied.
+  /// Returns the files next to the weights, with a config.json for a model without ties if the ties end.
   Result<std::shared_ptr<const SideFiles>> side_files(const std::shared_ptr<const SideFiles>& beside,
                                                       std::vector<std::string>& notes) const;
 

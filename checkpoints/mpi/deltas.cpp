@@ -30,7 +30,7 @@ bool lists(const steps::Manifest& manifest, const std::string& name) {
   return std::any_of(manifest.files.begin(), manifest.files.end(), [&](const auto& file) { return file.name == name; });
 }
 
-/// Returns the snapshot with its tensors in a flat list, as those of a safetensors file are.
+/// Returns the snapshot with its tensors in a flat list, as in a safetensors file.
 Snapshot flat(const Snapshot& snapshot) {
   const v0::detail::LeafPaths paths(*snapshot.data());
   SnapshotBuilder builder;

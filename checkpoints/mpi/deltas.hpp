@@ -1,4 +1,4 @@
-// Steps as deltas: the file of a process is a delta of the file of that process in another step.
+// Steps as deltas: the file of a process is a delta of the same process's file in another step.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace stele::inline v0::mpi::detail {
 
-/// A step, that of which it is a delta, and so on to a whole step. All manifests are ready for Place::part().
+/// A step, its base step, and so on to a whole step. All manifests are ready for Place::part().
 using Chain = std::vector<v0::detail::steps::Manifest>;
 
 /// Returns the file or folder of a part in a step: of the parameters, or of the optimizer state with a key; empty if
@@ -24,8 +24,9 @@ class PartShards {
  public:
   PartShards(const v0::detail::steps::Place& place, const Chain& chain, std::string key, const LoadOptions& options)
       : place_(place), chain_(chain), key_(std::move(key)), options_(options) {}
-  /// Opens a shard as the safetensors file that it is or stands for. `name`: of the file, in the folder of the part, or
-  /// of that of a whole shard. Errors: not_found (the step has no such shard), those of opening and of apply_delta().
+  /// Opens a shard as the safetensors file that it is or that the delta decodes to. `name`: the file's name in the
+  /// folder of the part, or the name of the whole shard. Errors: not_found (the step has no such shard), errors of
+  /// opening and of apply_delta().
   Result<Snapshot> open(std::string_view name) const;
   /// Opens a shard that is a delta, and compares it with the index.
   Result<Snapshot> open_delta(const v0::detail::shards::ShardFile& file) const;

@@ -42,7 +42,7 @@ struct Exchange::Pending {
   };
   std::vector<Message> messages;
   std::vector<MPI_Request> requests;
-  std::vector<int> peers;  // for each request, the other process
+  std::vector<int> peers;  // for each request, the process at the other end
   MPI_Comm comm = MPI_COMM_NULL;
   std::vector<std::string> buffers;
   std::vector<std::uint64_t> sizes;

@@ -14,13 +14,13 @@
 
 namespace stele::inline v0::mpi::detail {
 
-/// Appends an error to a message.
+/// Appends an error to the bytes of a message.
 void add_error(std::string& to, const Error& error);
 /// Reads an error that add_error() wrote, and prepends `prefix` to its message.
 Error read_error(Unpacker& in, const std::string& prefix);
 
 /// Exchanges messages over a duplicate of the caller's communicator. Process 0 is the root. After an error (timed_out,
-/// io) no member communicates again.
+/// io) the members no longer communicate.
 class Exchange {
  public:
   explicit Exchange(double timeout_seconds) : timeout_(timeout_seconds) {}

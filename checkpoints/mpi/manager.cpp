@@ -52,10 +52,10 @@ class Manager {
   Options options;
   Exchange exchange;
   std::unique_ptr<v0::detail::ManagerState> root;  // null in all processes but process 0
-  std::unique_ptr<steps::Place> own_place;         // null in process 0, which has that of `root`
+  std::unique_ptr<steps::Place> own_place;         // null in process 0, which uses the place of `root`
   std::size_t deltas = 0;                          // ManagerOptions::deltas; used in process 0
 
-  /// Catches the policy's signals, except in process 0, where `root` catches them.
+  /// Catches the policy's signals, except in process 0, in which `root` catches them.
   Status catch_signals(const SavePolicy& policy) { return signals_.start(policy.signals()); }
   Result<bool> due(std::int64_t step) {
     STELE_TRY_ASSIGN(const std::uint64_t signal, exchange.first_of(static_cast<std::uint64_t>(own().pending())));
@@ -120,7 +120,7 @@ class Manager {
     SavedStep saved;
     auto written = write_parts(made, checkpoint, base.empty() ? nullptr : &base, share, saved.report);
     if (!written && !base.empty() && !exchange.broken() && written.error().code() != Errc::cancelled) {
-      // The base may be damaged; a whole step does not need it. Other errors come again.
+      // The base may be damaged; a whole step does not need it. Other errors occur again in the save.
       share.reset();
       made = {fresh, nullptr};
       saved.report = Report();
@@ -138,7 +138,7 @@ class Manager {
       }
       return {};
     }));
-    // From here on the step may become visible, also if process 0 ends before it answers.
+    // From here on the step may become visible, even if process 0 ends before it answers.
     if (share != nullptr) share->keep(true);
     auto committed = on_root([&]() -> Status {
       STELE_TRY_ASSIGN(SavedStep done, root->commit_step(std::move(made), std::move(saved.report)));
@@ -210,7 +210,7 @@ class Manager {
     return number == 0 ? "parameters" : "optimizer-" + std::to_string(number - 1);
   }
 
-  /// Creates the step, and writes its parts. `base`: the steps for deltas; null: none.
+  /// Creates the step, and writes its parts. `base`: the steps for deltas; null: writes whole parts.
   Status write_parts(v0::detail::ManagerState::NewStep& made, const Checkpoint& checkpoint, const Chain* base,
                      std::unique_ptr<steps::Share>& share, Report& report) {
     std::vector<std::string> folders;
@@ -235,7 +235,7 @@ class Manager {
       add_number(message, static_cast<std::uint64_t>(made.manifest.info.step));
       add_text(message, shared);
       share = place().join(made.manifest.info.step, shared, options.save.file.durability);
-      for (const std::string& folder : folders) {  // before several processes create files in them
+      for (const std::string& folder : folders) {  // created before several processes write files into them
         if (!share->folder().empty()) STELE_TRY(v0::detail::os::make_folder(share->folder() + "/" + folder));
       }
       return {};
@@ -248,7 +248,7 @@ class Manager {
     return {};
   }
 
-  /// Writes the parameters, or the state with a key. `base`: the steps for deltas; null: none.
+  /// Writes the parameters, or the state with a key. `base`: the steps for deltas; null: writes whole parts.
   Status write(v0::detail::ManagerState::NewStep& made, const std::string& key, const Snapshot& snapshot,
                PrecisionSpec precision, steps::Share* share, const Chain* base, Report& report) {
     const std::string name = part_folder(key.empty() ? 0 : made.manifest.optimizer.size() + 1);
@@ -269,8 +269,8 @@ class Manager {
     return {};
   }
 
-  /// Sends process 0's step, with those of which it is a delta, to all processes. `step`: none if it is nullopt, or if
-  /// the step cannot be read; then the result is empty.
+  /// Sends process 0's step and its base steps to all processes. The result is empty if `step` is nullopt or cannot be
+  /// read.
   Result<Chain> chain_of(const std::optional<std::int64_t>& step, Status& why) {
     std::string message;
     STELE_TRY(on_root([&]() -> Status {
@@ -298,7 +298,7 @@ class Manager {
     return chain;
   }
 
-  /// Returns the step of which a new one can be a delta; empty if there is none.
+  /// Returns the step that can be the base of a new step; empty if there is none.
   Result<Chain> base_of(std::int64_t step) {
     std::optional<std::int64_t> base;
     bool trusted = false;
@@ -311,7 +311,7 @@ class Manager {
     STELE_TRY_ASSIGN(Chain chain, chain_of(base, ignored));
     if (chain.empty()) return chain;
     STELE_TRY_ASSIGN(const std::uint64_t known, exchange.first_of(trusted ? 1 : 0));
-    // Damage of a step would spread to those that are built upon it.
+    // Damage of a step would spread to the deltas of it.
     auto good = check(chain, known != 0 ? std::nullopt : std::optional(steps::Check::contents));
     if (!good && exchange.broken()) return std::move(good).error();
     return good ? std::move(chain) : Chain();
@@ -343,7 +343,7 @@ class Manager {
       Status why;
       STELE_TRY_ASSIGN(Chain chain, chain_of(static_cast<std::int64_t>(in.number()), why));
       STELE_TRY(exchange.agree(!why && steps::is_of_machine(why.error()) ? std::move(why) : Status()));
-      if (chain.empty()) continue;  // it is broken already
+      if (chain.empty()) continue;  // already listed as broken
       if (auto good = check(chain, steps::Check::contents); !good) {
         if (exchange.broken() || steps::is_of_machine(good.error())) return good;
         continue;
@@ -402,7 +402,7 @@ class Manager {
         step = static_cast<std::uint64_t>(numbers.back()) + 1;
         numbers.pop_back();
       }
-      STELE_TRY_ASSIGN(step, exchange.first_of(step));  // of process 0; the others have none
+      STELE_TRY_ASSIGN(step, exchange.first_of(step));  // the step of process 0; other processes have no step
       if (step == 0) return Chain();
       const auto number = static_cast<std::int64_t>(step - 1);
       Status why;
@@ -443,8 +443,8 @@ class Manager {
     return loaded;
   }
 
-  v0::detail::CaughtSignals signals_;  // unused in process 0, where `root` has the signals
-  int signal_ = 0;                     // had arrived in some process at the last due()
+  v0::detail::CaughtSignals signals_;  // unused in process 0, in which `root` has the signals
+  int signal_ = 0;                     // the signal that had arrived in some process at the last due()
 };
 
 }  // namespace detail

@@ -44,7 +44,7 @@ Places places_of(const Snapshot& snapshot) {
   return places;
 }
 
-/// Returns a copy of the snapshot whose leaves have no place; the plan has the places.
+/// Returns a copy of the snapshot whose leaves have no position; the plan has the positions.
 Snapshot without_places(const Snapshot& snapshot) {
   auto data = v0::detail::derived_data(snapshot);
   for (std::size_t i = 0; i < data->leaves.size(); ++i) {
@@ -86,7 +86,7 @@ Result<LocalPart> prepare(const Snapshot& raw, PrecisionSpec precision, const Sa
   return part;
 }
 
-/// Distributes one table of tensors to all processes. Compares each process's values and ties with those of process 0.
+/// Distributes one table of tensors to all processes. Compares each process's values and ties with process 0's.
 Status exchange_tables(Exchange& exchange, const LocalPart& part, const SaveOptions& options, Plan& plan,
                        Report& report) {
   std::string of_root;
@@ -210,8 +210,8 @@ Result<WrittenFile> write_own_shard(const std::optional<Snapshot>& shard, const 
   return written;
 }
 
-/// Finds the shard of which that of this process can be written as a delta: none in any process if one of them has
-/// other boxes than in the base.
+/// Finds the base shard for a delta of this process's shard. No process gets one if the boxes of any process differ
+/// from its boxes in the base.
 Status find_base(Exchange& exchange, const std::optional<Snapshot>& shard, const PartPlace& place,
                  std::optional<Snapshot>& base) {
   if (place.base == nullptr) return {};
@@ -491,7 +491,7 @@ Status verify_whole(Exchange& exchange, const OpenedBoxes& opened, const Snapsho
     return v0::detail::check_leaves(opened.whole, options, unmetered, [&](const LeafView& leaf) {
       const std::size_t i = next++;
       const auto range = leaf.location();
-      if (range && !range->hashed) return false;  // there is no checksum to compare
+      if (range && !range->hashed) return false;  // no checksum to compare
       // Each process checks a share of the tensors, because several processes may need a tensor.
       return size == 1 ? live.find(paths[i]).has_value() : i % size == static_cast<std::size_t>(exchange.rank());
     });

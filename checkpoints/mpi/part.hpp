@@ -32,13 +32,13 @@ struct Plan {
   ShardIndex index;                      // empty except in process 0
 };
 
-/// The files that this process writes, and the name of the part, with which the names of its files begin:
+/// The files that this process writes, and the name of the part, which is the prefix of its files' names:
 /// "parameters/".
 struct PartPlace {
   v0::detail::steps::Share* share = nullptr;  // null on a dry run
   std::string prefix;
   const PartShards* base =
-      nullptr;  // the part in another step, for deltas of it; null in all processes if there is none
+      nullptr;  // the same part of the base step, if the new step is a delta; null in all processes otherwise
 };
 
 /// Writes a part. Collective.

@@ -94,7 +94,7 @@ Result<std::vector<std::string>> Planner::add(std::uint32_t first, std::uint32_t
   for (std::uint32_t i = first; i < end; ++i) {
     const GlobalTensor& tensor = table_.tensors()[i];
     ShardLayout layout{tensor.shape, {}};
-    std::unordered_map<std::string_view, Owner> owners;  // for each different box, the lowest process
+    std::unordered_map<std::string_view, Owner> owners;  // for each distinct box, the lowest process that has it
     bool written = false;
     for (std::size_t process = 0; process < in.size(); ++process) {
       const std::string_view packed = in[process].text();

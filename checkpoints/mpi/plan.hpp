@@ -19,7 +19,7 @@ using v0::detail::Box;
 using v0::detail::shards::ShardIndex;
 using v0::detail::shards::ShardLayout;
 
-/// A whole tensor. The processes own boxes of it.
+/// A whole tensor. Each process owns boxes of it.
 struct GlobalTensor {
   std::string name;
   DType dtype = DType::none;

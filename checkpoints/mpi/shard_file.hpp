@@ -36,7 +36,7 @@ Result<Snapshot> shard_of(const Snapshot& snapshot, const std::vector<const Loca
 /// Writes a shard as the file `name` of a bundle.
 Result<WrittenFile> write_shard(const Snapshot& shard, Bundle& files, const std::string& name,
                                 const SaveOptions& options);
-/// Writes a shard as a delta. `name`: that of a whole shard, which gets another suffix.
+/// Writes a shard as a delta. `name`: the name of the whole shard; the delta's file has another suffix.
 Result<WrittenFile> write_shard_delta(const Snapshot& base, const Snapshot& shard, Bundle& files,
                                       const std::string& name, const SaveOptions& options);
 /// Returns the name of the delta in place of a whole shard.

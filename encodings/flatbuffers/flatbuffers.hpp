@@ -28,10 +28,10 @@ inline constexpr std::uint64_t max_text = std::uint64_t{64} << 10;
 
 /// A table that was found in the buffer. An absent table has no fields.
 struct Table {
-  std::uint64_t at = 0;      // its offset in the source
+  std::uint64_t at = 0;      // the table's offset in the source
   std::uint64_t fields = 0;  // offset of the vtable's first field
-  std::uint32_t count = 0;   // of fields in the vtable
-  std::uint32_t size = 0;    // of the table, in bytes
+  std::uint32_t count = 0;   // number of fields in the vtable
+  std::uint32_t size = 0;    // size of the table in bytes
 
   explicit operator bool() const noexcept { return at != 0; }
 };
@@ -46,7 +46,7 @@ struct Vector {
 /// empty objects, so that callers check status() once for each element.
 class Reader {
  public:
-  /// `size`: where the buffer ends at the latest.
+  /// `size`: the maximum size of the buffer.
   Reader(SourcePtr source, std::uint64_t size);
 
   /// Returns the first error. Errors: malformed, those of the source.

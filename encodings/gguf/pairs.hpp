@@ -48,8 +48,8 @@ void write_number(std::string& out, T number) {
   out.append(bytes, sizeof bytes);
 }
 
-/// Reads a string of any length and counts its memory. The budget grows by the string's bytes, not by those of its
-/// length field.
+/// Reads a string of any length and counts its memory. The budget grows by the string's bytes, without its length
+/// field.
 Result<std::string> read_string(Cursor& in, IndexBudget& memory, const char* what);
 
 /// Returns the reason why `text` cannot be a tensor's name (not UTF-8, or with a zero byte), or nullptr.

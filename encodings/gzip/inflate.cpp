@@ -131,7 +131,7 @@ Error Inflater::damage() const {
       .offset(data_.offset + state_->used);
 }
 
-/// Supplies more compressed bytes, if there are any, after zlib has used all previous ones.
+/// Supplies more compressed bytes, if there are any, after zlib has used all previous bytes.
 Status Inflater::feed() {
   z_stream& z = state_->stream;
   const std::uint64_t left = data_.compressed - state_->used;

@@ -60,7 +60,7 @@ class Inflater {
 class InflatedSource final : public EntrySource {
  public:
   InflatedSource(SourcePtr source, std::string name, const Data& data);
-  /// Opens a gzip file, whose size is known only at the end of the pass. `max_size` is that of Gzip.
+  /// Opens a gzip file, whose size is known only at the end of the pass. `max_size`: see Gzip.
   InflatedSource(const SourcePtr& source, std::uint64_t max_size);
   ~InflatedSource() override;
 

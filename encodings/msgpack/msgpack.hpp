@@ -77,7 +77,7 @@ class Reader {
   std::uint64_t skip_ = 0;  // bytes of the last extension, if enter() was not called
   unsigned depth_ = 0;
   std::array<std::uint64_t, max_depth + 1> left_{1};  // remaining values at each depth
-  std::array<bool, max_depth + 1> map_{};             // true for a map, where keys and values alternate
+  std::array<bool, max_depth + 1> map_{};             // true for a map, in which keys and values alternate
   std::array<std::uint64_t, max_depth + 1> end_{};    // offset of the end of an entered extension; else 0
 };
 

@@ -23,7 +23,7 @@ struct Range {
 
 /// A message that contains tensors.
 struct Message {
-  std::uint32_t field = 0;         // its number in the enclosing message
+  std::uint32_t field = 0;         // number of the field in the enclosing message
   Range range;                     // from the tag on
   std::uint64_t begin = 0;         // offset of its content
   std::uint32_t outer = no_index;  // the enclosing message; no_index: the model
@@ -36,14 +36,14 @@ struct Place {
     tensor,       // another TensorProto
     numbers,      // an attribute that contains the numbers itself: value_floats of a Constant
   };
-  std::uint32_t tensor = 0;  // its index in the order of the file
+  std::uint32_t tensor = 0;  // index of the tensor in the order of the file
   Form form = Form::initializer;
-  std::uint32_t field = 0;           // its number in the message
+  std::uint32_t field = 0;           // number of the field in the message
   Range range{};                     // from the tag on
   std::uint32_t message = no_index;  // the message that contains it
   bool external = false;             // the elements are in another file
   bool unreadable = false;           // it is not a tensor that stele can read
-  std::vector<Range> kept{};         // all fields except dims, data_type and those of the elements
+  std::vector<Range> kept{};         // all fields except dims, data_type and the elements' fields
 };
 
 struct Model {
@@ -62,7 +62,7 @@ struct Model {
   std::vector<Property> properties;  // entries of metadata_props
   /// The graph's nodes DequantizeLinear.
   struct Dequantize {
-    std::string codes, scale, zero;  // names; zero may be empty
+    std::string codes, scale, zero;  // names of the tensors; `zero` may be empty
     std::int64_t axis = 1;
     bool blocks = false;  // a scale for blocks of the axis
   };

@@ -407,7 +407,7 @@ class ModelReader {
     return add(std::move(found), in);
   }
 
-  /// Reads a SparseTensorProto. Its name is that of its values.
+  /// Reads a SparseTensorProto. Its name is the name of its values.
   Status read_sparse(Fields& in) {
     std::string name;
     bool external = false;
@@ -658,11 +658,11 @@ class ModelReader {
   IndexBudget& memory_;
   const TakeTensor& take_;
   bool places_, nodes_, graph_only_;
-  bool main_ = false;  // in the graph itself, not in one below it
+  bool main_ = false;  // true in the main graph, false in subgraphs
   struct Settings {
     std::int64_t axis = 1, block_size = 0;
   };
-  Settings settings_;  // of the current node
+  Settings settings_;  // settings of the current node
   Model model_;
   /// An enclosing message of the current field, and its number in the model if it contains a tensor.
   struct Open {

@@ -105,8 +105,8 @@ class Objects {
 
  private:
   friend class Machine;
-  // Has 40 bytes. For a text, `number` is the offset in text_; first_item (low half) and item_count (high half) are the
-  // length. For a global, number and first_item are the offset and length of the module, and args (low half), state
+  // Has 40 bytes. For a string, `number` is the offset in text_; first_item (low half) and item_count (high half) are
+  // the length. For a global, number and first_item are the offset and length of the module, and args (low half), state
   // (high half) and item_count are those of the name. For a string or bytes, first_entry (low half) and entry_count
   // (high half) are the position in the source, with latin1_ for Place::latin1.
   struct Node {
@@ -116,7 +116,7 @@ class Objects {
     std::uint32_t first_item = 0, item_count = 0;
     std::uint32_t first_entry = 0, entry_count = 0;
   };
-  static constexpr std::uint64_t in_source_ = UINT64_MAX;  // the `number` of a text that is not in text_
+  static constexpr std::uint64_t in_source_ = UINT64_MAX;  // the `number` of a string that is not in text_
   static constexpr std::uint32_t latin1_ = 0x80000000U;
   std::vector<Node> nodes_;
   std::vector<Ref> items_;

@@ -160,7 +160,7 @@ Result<Bytes> snappy_bytes(View in, std::uint64_t max_size) {
   while (!in.empty()) {
     const auto tag = std::to_integer<std::size_t>(in[0]);
     const std::size_t kind = tag & 3, six = tag >> 2;
-    // Number of bytes after the tag: those of a literal's length above 60, or of a copy's distance.
+    // Number of bytes after the tag: the bytes of a literal's length above 60, or of a copy's distance.
     const std::size_t extra = kind == 0 ? (six < 60 ? 0 : six - 59) : kind == 3 ? 4 : kind;
     if (extra > in.size() - 1) return bad("Snappy's data end inside an element");
     std::uint64_t number = 0;

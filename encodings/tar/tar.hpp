@@ -43,7 +43,7 @@ namespace stele::inline v0::detail::tar {
 /// is read, from the nearest earlier one of about 256 kept states. Opening reads only the headers; for gzip, it reads
 /// the whole archive and keeps only these states. Memory is bounded as for every format (limit): docs/faults.md.
 ///
-/// Names are those of Bundle, without a leading "./". Errors for the files:
+/// Names follow the rules of Bundle, without a leading "./". Errors for the files:
 /// - malformed: a name with an empty part, `.`, `..`, a backslash or a NUL, with more than 64 parts, or an absolute
 /// path; a file with the name of another file's folder
 /// - duplicate: two files with the same name

@@ -30,7 +30,7 @@ namespace stele::inline v0::detail::tensorflow {
 struct TfType {
   std::uint32_t code = 0;
   std::string_view name;       // "DT_FLOAT"
-  DType dtype = DType::none;   // of leaves; DType::opaque: stele has no such elements; none: not stored in shards
+  DType dtype = DType::none;   // dtype of leaves; DType::opaque: stele has no such elements; none: not stored in shards
   unsigned narrow_bits = 0;    // if each byte stores one element in its low bits: the number of these bits; else 0
   bool narrow_signed = false;  // narrow elements are signed
 };

@@ -125,7 +125,7 @@ class ArrayLeaf {
                                    : add_scaled(0, array.array_.chunk[0], array.strides_[0] * array.item_);
     const std::uint64_t bands = std::max<std::uint64_t>(assembly_bytes / std::max<std::uint64_t>(band, 1), 1);
     std::uint64_t step = std::min(add_scaled(0, bands, band), max_block_bytes);
-    // Pieces have whole elements and, except the last, multiples of 64 bytes.
+    // Pieces consist of whole elements; the size of every piece except the last is a multiple of 64 bytes.
     if (step % ReadContext::piece_size != 0 && step < size) step = std::max<std::uint64_t>(step / 64 * 64, 64);
     Bytes block(static_cast<std::size_t>(std::min(size, step)));
     for (std::uint64_t done = 0; done < size;) {
@@ -238,7 +238,7 @@ class ArrayLeaf {
       first[d] = box.start[d] / extent;
       last[d] = (box.start[d] + box.length[d] - 1) / extent;
     }
-    // The values of a row have consecutive numbers, so that absent ones take no time.
+    // The values of a row have consecutive numbers, so that absent values take no time.
     const std::uint64_t row = rank != 0 ? last.back() - first.back() : 0;
     if (rank != 0) last.back() = first.back();
     std::vector<Extent> at = first;
@@ -250,7 +250,7 @@ class ArrayLeaf {
     return {};
   }
 
-  /// Copies the values with the numbers `begin` to `last`, of which the first is at `at`.
+  /// Copies the values with the numbers `begin` to `last`; the first is at `at`.
   Status row_of(std::vector<Extent> at, std::uint64_t begin, std::uint64_t last, const Box& box,
                 const Output& out) const {
     const auto before = [](const Present& value, std::uint64_t number) { return value.number < number; };
@@ -422,8 +422,8 @@ class ArrayLeaf {
   const Arrays& all_;
   Array array_;
   std::size_t item_ = 1;
-  std::vector<std::uint64_t> strides_;          // of the array, in elements
-  std::vector<std::uint64_t> encoded_strides_;  // of a chunk, in bytes
+  std::vector<std::uint64_t> strides_;          // strides of the array, in elements
+  std::vector<std::uint64_t> encoded_strides_;  // strides of a chunk, in bytes
   std::vector<std::uint64_t> grid_;             // number of chunks along each axis
   std::vector<std::uint64_t> per_value_;        // number of chunks in a stored value along each axis
   std::vector<std::uint64_t> values_;           // number of stored values along each axis

@@ -38,7 +38,7 @@ class Arrays {
   friend class ArrayLeaf;
   struct Cached {
     const ArrayLeaf* array;
-    std::uint64_t number;  // of the chunk or, with the highest bit set, of the shard whose index this is
+    std::uint64_t number;  // number of the chunk or, with the highest bit set, of the shard with this index
     std::shared_ptr<const Bytes> bytes;
   };
   /// Size of the cache: chunks that small reads, such as runs of a region, need again (64 MiB). The last one is always
@@ -58,7 +58,8 @@ class Arrays {
   std::vector<SourcePtr> sources_;
   std::vector<std::string> notes_;
   std::uint64_t capacity_ = 0;
-  std::uint64_t absent_bytes_ = max_absent_bytes, absent_chunks_ = max_absent_chunks;  // that may still be absent
+  // remaining limits for absent chunks
+  std::uint64_t absent_bytes_ = max_absent_bytes, absent_chunks_ = max_absent_chunks;
   mutable std::mutex mutex_;
   mutable std::list<Cached> cache_;  // the last used first
   mutable std::uint64_t cached_bytes_ = 0;

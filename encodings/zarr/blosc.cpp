@@ -17,7 +17,8 @@ namespace stele::inline v0::detail::zarr {
 namespace {
 
 constexpr std::size_t header_bytes = 16;
-constexpr std::size_t max_parts = 16, min_part = 128;  // of a block: a part for each byte of an element, and its bytes
+// limits for splitting a block into one part for each byte of an element
+constexpr std::size_t max_parts = 16, min_part = 128;
 enum Flags : unsigned { shuffled = 1, stored = 2, bits_shuffled = 4, delta = 8, not_split = 16 };
 
 Error broken_frame(std::string_view found) {
@@ -126,7 +127,7 @@ Result<std::size_t> blosc_decode(std::span<const std::byte> in, std::span<std::b
     const std::span<std::byte> to = out.subspan(i * block, std::min(block, size - i * block));
     const bool shuffle = (flags & shuffled) != 0 && width > 1, bits = !shuffle && (flags & bits_shuffled) != 0;
     const std::span<std::byte> made = shuffle || bits ? shuffled_block.span().first(to.size()) : to;
-    // Versions before the flag split by these numbers alone.
+    // Versions without the flag split by these numbers only.
     const bool splits = (flags & not_split) == 0 && width <= max_parts && block / width >= min_part;
     const std::size_t parts = splits && to.size() == block ? width : 1;
     if (made.size() % parts != 0) return broken_frame("a block that cannot be split");

@@ -18,7 +18,7 @@
 
 namespace stele::inline v0::detail::zarr {
 
-/// Returns true if blosc_decode() knows the inner codec with this name in metadata.
+/// Returns true if blosc_decode() supports the inner codec with this name in metadata.
 constexpr bool is_blosc_codec(std::string_view name) noexcept {
   return name == "lz4" || name == "lz4hc" || name == "zlib" || name == "zstd";
 }

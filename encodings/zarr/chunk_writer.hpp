@@ -28,7 +28,7 @@ ArrayPlan plan_array(DType dtype, std::span<const Extent> shape, std::uint64_t m
 Result<std::string> document_of(const ArrayPlan& plan, int level, const Value& attributes,
                                 const Value* dimension_names);
 
-/// Compresses chunks by zstd, one after the other.
+/// Compresses consecutive chunks by zstd.
 class Compressor {
  public:
   /// Throws std::bad_alloc.
@@ -39,7 +39,7 @@ class Compressor {
 
   /// Begins a chunk of `size` bytes.
   void begin(std::uint64_t size);
-  /// Compresses bytes of the chunk. `last`: they are the last ones.
+  /// Compresses bytes of the chunk. `last`: these are the last bytes.
   Status put(std::span<const std::byte> bytes, bool last, Sink& to);
 
  private:

@@ -43,7 +43,7 @@ constexpr ItemType types[] = {
     {"float8_e5m2fnuz", "", DType::f8_e5m2fnuz, 1},
 };
 
-/// Memory of a node in bytes, besides its names, shapes and attributes: the Array, and its copy while sorting.
+/// Memory of a node in bytes, without its names, shapes and attributes: the Array, and its copy while sorting.
 constexpr std::uint64_t node_memory = 2 * sizeof(Array) + 256;
 
 std::optional<std::uint64_t> number(const Value* value) {

@@ -28,7 +28,7 @@ struct ItemType {
 /// Returns the type that stores elements of a dtype; nullptr if there is none.
 const ItemType* type_of(DType dtype) noexcept;
 
-/// Maximum rank: that of NumPy 2, and more than other programs allow.
+/// Maximum rank: NumPy 2's maximum, and more than other programs allow.
 inline constexpr std::size_t max_rank = 64;
 
 /// An array: how its elements are cut into chunks, and how a chunk is encoded.
@@ -39,9 +39,9 @@ struct Array {
   std::vector<Extent> chunk{};       // the box that is decoded at once
   bool sharded = false;              // a stored value contains several chunks
   std::vector<Extent> shard{};       // the box of a stored value, if `sharded`
-  std::vector<std::size_t> order{};  // the array's axis for each axis of an encoded chunk; empty: the same
+  std::vector<std::size_t> order{};  // the array's axis for each axis of an encoded chunk; empty: equal axes
   bool big_endian = false;
-  std::vector<Codec> codecs{};               // of chunks, in the order of encoding
+  std::vector<Codec> codecs{};               // codecs of chunks, in the order of encoding
   bool index_crc = false;                    // a shard's index has a CRC-32C
   bool index_first = false;                  // a shard's index is at its start
   std::array<std::byte, 16> fill{};          // the element of absent chunks, little-endian

@@ -132,7 +132,7 @@ class EndFinder {
   Bytes buffer_;
 };
 
-/// Replaces those of `fields` (size, compressed size, offset) that are 0xffffffff, and `disk` if it is 0xffff, by the
+/// Replaces the `fields` (size, compressed size, offset) that are 0xffffffff, and `disk` if it is 0xffff, by the
 /// numbers in zip64's extra field. Returns the error message, or nullptr.
 const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fields, std::uint32_t& disk) {
   const auto missing = static_cast<std::size_t>(std::count(fields.begin(), fields.end(), wide));
@@ -148,7 +148,7 @@ const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fie
     if (id != zip64_id) continue;
     if (found) return "the record has two zip64 extra fields";
     found = true;
-    // The field has only the missing numbers. Some programs write all numbers; then the others must be equal.
+    // The field has only the missing numbers. Some programs write all numbers; the other fields must then be equal.
     if (length == 8 * missing + (no_disk ? 4 : 0)) {
       for (std::uint64_t& field : fields) {
         if (field == wide) field = u64(p), p += 8;

@@ -17,8 +17,8 @@ struct Omitted {
 };
 
 /// Returns the file with a new directory of the entries whose local header and bytes are complete, which the function
-/// finds by reading the local headers in order. Omits entries that Directory refuses, those with the name of an earlier
-/// entry, and the one in whose bytes the file ends. Errors: malformed (no entry), io.
+/// finds by reading the local headers in order. Omits entries that Directory refuses, entries with the name of an
+/// earlier entry, and the entry in which the file ends. Errors: malformed (no entry), io.
 Result<SourcePtr> with_new_directory(SourcePtr source);
 /// Returns the omitted entries of a source of with_new_directory(), or nullptr for other sources. Entries whose headers
 /// are damaged or missing are not listed.

@@ -36,7 +36,7 @@ inline constexpr std::uint16_t utf8_flag = 1U << 11;
 const char* bad_name(std::string_view name) noexcept;
 
 struct Entry;
-/// Returns the error for which Directory refuses an entry, whatever its place in the file; nullptr if there is none.
+/// Returns the error for which Directory refuses an entry at any position in the file; nullptr if there is none.
 std::pair<Errc, const char*> fault(const Entry& entry) noexcept;
 
 }  // namespace stele::inline v0::detail::zip

@@ -14,8 +14,8 @@
 namespace stele::inline v0 {
 
 /// Names are relative paths ("a/b.dat") of at most 64 parts. A part is not empty, contains no backslash and no NUL, and
-/// is not "." or ".."; other names are an error (invalid_argument). An opened or created file knows its bundle (that of
-/// its folder), so a format can find the other files of a set from one of them.
+/// is not "." or ".."; other names are an error (invalid_argument). An opened or created file refers to its folder's
+/// bundle, so a format can find the other files of a set from one of them.
 class STELE_EXPORT Bundle {
  public:
   virtual ~Bundle();

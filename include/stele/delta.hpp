@@ -22,13 +22,13 @@ namespace stele::inline v0 {
 /// A description of a delta.
 struct DeltaInfo {
   std::string base;  ///< weights_digest() of the version to which the delta applies
-  std::string next;  ///< weights_digest() of the version that it gives
+  std::string next;  ///< weights_digest() of the resulting version
   // Numbers of tensors.
   std::uint64_t unchanged = 0, renamed = 0, changed = 0, added = 0;
-  std::uint64_t bytes = 0;  ///< of all elements that the delta stores, before compression
+  std::uint64_t bytes = 0;  ///< size of all elements that the delta stores, before compression
 };
 
-/// Returns the description; nullopt for a snapshot that is no delta, or a malformed one.
+/// Returns the description; nullopt if the snapshot is not a delta, or is malformed.
 STELE_EXPORT std::optional<DeltaInfo> delta_info(const Snapshot& snapshot);
 
 /// Returns 16 hexadecimal digits that identify the names, dtypes, shapes and elements of all tensors: the XXH3 digest
@@ -41,8 +41,8 @@ STELE_EXPORT Result<std::string> weights_digest(const Snapshot& snapshot,
 /// Returns the delta from `base` to `next`, to be saved by a CompressedRecorder. Reads both once; the elements of
 /// changed tensors are read again, and encoded, when the delta is saved. Tensors with one name, dtype and shape are
 /// compared; a tensor without such a counterpart is new, unless a tensor of `base` that `next` lacks has the same
-/// elements. Uses LoadOptions::threads, executor and progress. Errors: invalid_argument (one of them is a delta), those
-/// of reading.
+/// elements. Uses LoadOptions::threads, executor and progress. Errors: invalid_argument (`base` or `next` is a delta),
+/// those of reading.
 STELE_EXPORT Result<Snapshot> make_delta(const Snapshot& base, const Snapshot& next,
                                          const LoadOptions& options = default_load_options());
 
@@ -50,12 +50,12 @@ STELE_EXPORT Result<Snapshot> make_delta(const Snapshot& base, const Snapshot& n
 /// the checksums in the delta: the first read of a part of a tensor checks the whole tensor. Side files of the folder
 /// of `base` remain. Errors: checksum (`base` is not the base of the delta: at once if its tensors have other names,
 /// dtypes or shapes, or its file stores XXH3 checksums; otherwise when a tensor is read), invalid_argument (`delta` is
-/// none, or `base` is one), malformed, limit (more than 256 deltas on each other).
+/// not a delta, or `base` is one), malformed, limit (more than 256 deltas on each other).
 STELE_EXPORT Result<Snapshot> apply_delta(const Snapshot& base, const Snapshot& delta);
 
-/// Returns one delta that does what all do, one after the other. Needs no base. Reads each once, and again when the
-/// result is saved. Errors: checksum (a delta does not follow the one before it), invalid_argument (there is none),
-/// malformed, those of reading.
+/// Returns one delta with the combined effect of all, applied in order. Needs no base. Reads each once, and again when
+/// the result is saved. Errors: checksum (a delta does not follow its predecessor), invalid_argument (an empty list),
+/// malformed, errors of reading.
 STELE_EXPORT Result<Snapshot> merge_deltas(std::span<const Snapshot> deltas,
                                            const LoadOptions& options = default_load_options());
 STELE_EXPORT Result<Snapshot> merge_deltas(const Snapshot& first, const Snapshot& second,

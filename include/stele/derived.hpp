@@ -16,10 +16,10 @@ namespace stele::inline v0 {
 ///
 ///     template <> struct stele::derived<Layer> : stele::derived_list<Dense, Dropout> {};
 ///
-/// Declare it after the classes (or forward declarations of them), and before the first save or load. Each class must
-/// be publicly derived from Base, and have a field list and a default constructor or a from_record hook. Its name in
-/// files is the class's name, or its stele::attr::type_name. Base may be abstract, or be in the list itself. An object
-/// of any other class is an error.
+/// Declare it after the classes (or their forward declarations), and before the first save or load. Each class must be
+/// publicly derived from Base, and have a field list and a default constructor or a from_record hook. Its name in files
+/// is the class's name, or its stele::attr::type_name. Base may be abstract, or be in the list itself. An object of any
+/// other class is an error.
 template <class... D>
 struct derived_list {
   using classes = detail::ClassList<D...>;

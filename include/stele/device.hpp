@@ -1,5 +1,6 @@
 // Devices: parameters in the memory of GPUs, by the drivers of CUDA and HIP (docs/guide/devices.md). The driver's
-// library is bound when the program runs, so that a build needs none, and a program also runs on machines without one.
+// library is bound when the program runs, so that a build does not need it, and a program also runs on machines without
+// a device.
 // Link stele::device.
 #pragma once
 
@@ -91,10 +92,10 @@ struct TransferOptions {
   /// copies; an error of such a copy is returned by the next use of the Transfer. Needs a stream.
   bool wait = true;
   /// The ring: page-locked memory, allocated when first used, and kept. Smaller loads use less.
-  /// A thread of a load fills one buffer while the device copies from others.
+  /// A thread of a load fills one buffer while the device copies from other buffers.
   std::size_t buffer_size = std::size_t{4} << 20;  // rounded up to 4 KiB
   unsigned buffers = 16;
-  /// The device of tensors that are on none yet.
+  /// The device of tensors that are not on a device yet.
   int ordinal = 0;
   /// If set, returns the device for the path of such a tensor instead.
   std::function<int(std::string_view path)> placement{};
@@ -195,7 +196,7 @@ class Replicated {
   std::span<Tensor<T, Rank>> replicas() noexcept { return replicas_; }
   std::span<const Tensor<T, Rank>> replicas() const noexcept { return replicas_; }
   Shape shape() const { return replicas_.empty() ? Shape{0} : replicas_.front().shape(); }
-  /// Adds a replica, or replaces that on the same device.
+  /// Adds a replica, or replaces the replica on the same device.
   void set_replica(Tensor<T, Rank> replica) {
     for (Tensor<T, Rank>& old : replicas_) {
       if (old.location() == replica.location()) {

@@ -1,4 +1,4 @@
-// Error codes. Freestanding: the heapless reader returns only one of these codes and an offset.
+// Error codes. Freestanding: the heapless reader returns one of these codes and an offset, and nothing else.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,8 @@ struct Unexpanded {
   std::vector<std::uint64_t> times;  // for each leaf of the file: repetitions of each stored element
 };
 
-/// Returns a snapshot in which each expanded tensor (a stride of 0) contains only its stored elements, once each, in
-/// any order, in one dimension: for code that counts elements, such as statistics. Leaves keep their numbers.
+/// Returns a snapshot in which each expanded tensor (a stride of 0) has one dimension and contains each stored element
+/// once, in any order. For code that counts elements, such as statistics. Leaves keep their numbers.
 STELE_EXPORT Unexpanded unexpanded(const Snapshot& snapshot);
 
 }  // namespace stele::inline v0

@@ -40,7 +40,8 @@ struct Capabilities {
   bool constants = false;    // files do not store numbers, enums and strings of plain aggregates (they are in code)
   std::uint32_t max_rank = 0xffff;
   bool (*holds)(DType dtype) = nullptr;
-  bool (*keeps)(std::string_view annotation) = nullptr;  // without `annotations`, selects those stored; null: none
+  // without `annotations`, selects the stored annotations; null: stores none
+  bool (*keeps)(std::string_view annotation) = nullptr;
   /// Returns parts that a save of this snapshot leaves out without an error, for its Report; null: none.
   std::vector<std::string> (*leaves_out)(const Snapshot& snapshot) = nullptr;
 };
@@ -124,8 +125,8 @@ class STELE_EXPORT Format {
   virtual Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const = 0;
 };
 
-/// The formats of a project, as formats.cpp in the project's folder of recorders/ lists them: the only information
-/// about them, besides their Format, for stele::save and load, `stele formats` and the tables of the docs.
+/// The formats of a project, listed by formats.cpp in the project's folder of recorders/. Together with their Format,
+/// this is all the information for stele::save and load, `stele formats` and the tables of the docs.
 struct FormatFamily {
   struct Member {
     const Format* format = nullptr;
@@ -136,7 +137,7 @@ struct FormatFamily {
   std::string_view recorders;  // class names, separated by commas
   std::string_view header;     // in stele/
   std::string_view files;      // extensions and folders, in Markdown
-  std::string_view holds;      // besides the names of tensors, in Markdown
+  std::string_view holds;      // the stored data in addition to the names of tensors, in Markdown
   std::span<const Member> members{};
 };
 

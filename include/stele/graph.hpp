@@ -25,7 +25,7 @@ struct GraphArray {
   friend bool operator==(const GraphArray&, const GraphArray&) = default;
 };
 
-/// The kind of a variable. The numbers are those in files (libnd4j's VarType).
+/// The kind of a variable. Files store these numbers (libnd4j's VarType).
 enum class VariableKind : std::int8_t { variable = 0, constant = 1, array = 2, placeholder = 3, sequence = 4 };
 
 /// A value in a graph. Its array, if there is one, is the parameter tensor with the same name.
@@ -42,7 +42,7 @@ struct GraphVariable {
   friend bool operator==(const GraphVariable&, const GraphVariable&) = default;
 };
 
-/// The family of an operation. The numbers are those in files (libnd4j's OpType).
+/// The family of an operation. Files store these numbers (libnd4j's OpType).
 enum class OpFamily : std::int8_t {
   transform_float = 0,
   transform_same = 1,
@@ -102,7 +102,7 @@ struct GraphOperation {
   GraphArguments<bool> bools;
   GraphArguments<DType> dtypes;
   GraphArguments<std::string> strings;
-  std::vector<std::int32_t> dimensions;  // of reductions; 2147483647: all
+  std::vector<std::int32_t> dimensions;  // axes of reductions; 2147483647: all axes
   std::optional<GraphArray> scalar;      // for the family `scalar`
   std::vector<GraphProperty> properties;
   std::vector<DType> output_dtypes;

@@ -72,8 +72,8 @@ class STELE_EXPORT MappingSet {
   Result<FrameworkNode> inverted(const GraphOperation& operation, std::int64_t version,
                                  const OperatorSet& operators = OperatorSet::nd4j()) const;
 
-  /// Returns the declaration for an operator of a model with this version of the operator's domain: the one with the
-  /// greatest first version; nullptr if there is none.
+  /// Returns the declaration with the greatest first version that applies to an operator of a model with this version
+  /// of the operator's domain; nullptr if no declaration applies.
   const detail::ir::Declaration* find(const std::string& domain, const std::string& name,
                                       std::int64_t version) const noexcept;
 
@@ -88,8 +88,8 @@ struct ImportOptions {
   /// nullptr: stele's rules for the framework, and OperatorSet::nd4j().
   const MappingSet* mappings = nullptr;
   const OperatorSet* operators = nullptr;
-  /// Shapes of inputs that replace the model's shapes. With extents for those that the model leaves open (-1), the
-  /// import can compute more of its shapes.
+  /// Shapes of inputs that replace the model's shapes. If they replace extents that the model leaves open (-1), the
+  /// import can compute more shapes.
   std::map<std::string, std::vector<std::int64_t>> shapes{};
   /// The tensors that become outputs of the graph; empty: the model's outputs. A TensorFlow graph outside a SavedModel
   /// does not name outputs; its outputs are the nodes that no other node reads.
@@ -97,7 +97,7 @@ struct ImportOptions {
   /// The function of a SavedModel to import.
   std::string signature = "serving_default";
   /// The import adds a row for each initializer that is not in the result, because no output needs it or the import
-  /// computed with it. Documentation texts and names of extents are not part of a graph, and have no rows.
+  /// computed with it. Documentation strings and names of extents are not part of a graph, and have no rows.
   Report* report = nullptr;
 };
 

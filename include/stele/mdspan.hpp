@@ -29,7 +29,7 @@ concept Mdspan = requires(const T& t) {
   t.data_handle();
 };
 
-/// Returns true if the layout is row-major without gaps, whatever its name. Checks the strides of a mapping whose
+/// Returns true if the layout is row-major without gaps, independent of its name. Checks the strides of a mapping whose
 /// extents are 2 if the type leaves them open, because extents of 0 and 1 do not determine the strides.
 template <class T>
 consteval bool mdspan_row_major() {

@@ -23,7 +23,7 @@ namespace stele::inline v0::mpi {
 struct Options {
   SaveOptions save{};
   LoadOptions load{};
-  PrecisionSpec precision{};  ///< of saved parameters; optimizer state is unchanged
+  PrecisionSpec precision{};  ///< precision of saved parameters; optimizer state is unchanged
   /// The number of files. 0: one for each process, with its boxes, as torch.distributed.checkpoint writes them
   /// (HuggingFaceStorageWriter). Otherwise, all processes together write files of whole tensors by MPI-IO, and an index
   /// in the format of transformers.
@@ -96,7 +96,7 @@ class Manager;
 /// tensor exactly. The lowest process that has a box writes it; this also applies to all other fields. The folder
 /// appears, or replaces an older checkpoint, in one step. All processes get the same error. Errors: malformed (boxes
 /// that overlap, or leave a part out), shape_mismatch (different dtypes or shapes), not_representable (values that
-/// differ from those of process 0, without allow_loss), timed_out, those of Recorder::save().
+/// differ from process 0's values, without allow_loss), timed_out, those of Recorder::save().
 template <class M>
 Result<Report> save(const M& module, const std::string& folder, MPI_Comm comm, const Options& options = {}) {
   return detail::save(snapshot_of(module), folder, comm, options);
@@ -128,7 +128,8 @@ class STELE_EXPORT CheckpointManager {
   /// Returns true if this signal of the save policy has arrived in any process since the manager was opened. Errors:
   /// timed_out.
   Result<bool> signalled(int signal);
-  /// Saves a step. Metrics and state are those of process 0; if states differ, the state of each process is stored too.
+  /// Saves a step. Stores the metrics and the state of process 0; if states differ, also stores the state of each
+  /// process.
   /// Errors: those of mpi::save() and of stele::CheckpointManager::save(); invalid_argument (processes with different
   /// steps or kinds of state).
   template <class M, class... Kinds>
@@ -143,7 +144,7 @@ class STELE_EXPORT CheckpointManager {
   /// Saves a step, unless a process passes an error; all processes then get this error.
   Result<SavedStep> save(std::int64_t step, const Result<Checkpoint>& checkpoint, const StepValues& values);
   /// Loads the newest step that verifies; nullopt if there is none. `info.state` is the state that this process saved,
-  /// or that of process 0 if the run had fewer processes; `checkpoint` is empty.
+  /// or process 0's state if the run had fewer processes; `checkpoint` is empty.
   template <class M, class... Kinds>
   Result<std::optional<OpenedStep>> resume(M& module, const StateKind<Kinds>&... kinds) {
     std::vector<detail::Target> targets;

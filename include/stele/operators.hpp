@@ -32,7 +32,7 @@ struct ArgumentDescriptor {
   /// The value of an optional integer, real or boolean argument that is omitted although a later argument is given.
   std::variant<std::monostate, std::int64_t, double, bool> default_value{};
   /// The name of the integer or boolean argument that is nonzero if this input or output is present. An absent one has
-  /// no position. Empty if there is no such argument.
+  /// no position. Empty if the argument does not exist.
   std::string present_if{};
   friend bool operator==(const ArgumentDescriptor&, const ArgumentDescriptor&) = default;
 };
@@ -74,7 +74,7 @@ struct STELE_EXPORT OperatorDescriptor {
 class STELE_EXPORT OperatorSet {
  public:
   OperatorSet() = default;
-  /// Returns the operators of libnd4j that stele knows: the 705 of January 2021 (docs/generated/operators.md).
+  /// Returns the operators of libnd4j: the 705 of January 2021 (docs/generated/operators.md).
   static const OperatorSet& nd4j();
   /// Reads descriptors in protobuf's text format: an OpDescriptorList of ir/proto/op.proto, or DL4J's
   /// nd4j-op-def.pbtxt. Errors: malformed, duplicate, limit (more than 1 MiB), those of Input::open().
@@ -102,21 +102,21 @@ struct NamedArguments {
   GraphArguments<bool> bools;
   GraphArguments<DType> dtypes;
   GraphArguments<std::string> strings;
-  std::vector<std::int32_t> dimensions;  // of legacy reductions, as in GraphOperation
+  std::vector<std::int32_t> dimensions;  // axes of legacy reductions, as in GraphOperation
   std::optional<GraphArray> scalar;      // for the family `scalar`, as in GraphOperation
   friend bool operator==(const NamedArguments&, const NamedArguments&) = default;
 };
 
-/// Returns an operation with the arguments in the order of their positions. An omitted optional argument before a given
-/// one gets its default. Errors, whose path is operator.argument: invalid_argument (the operator does not have the
-/// argument, or its present_if excludes it), kind_mismatch (it has another type), duplicate, missing (a required
-/// argument, or an omitted argument without a default before a given one).
+/// Returns an operation with the arguments in the order of their positions. An omitted optional argument before a
+/// specified argument gets its default. Errors, whose path is operator.argument: invalid_argument (the operator does
+/// not have the argument, or its present_if excludes it), kind_mismatch (it has another type), duplicate, missing (a
+/// required argument, or an omitted argument without a default before a given one).
 STELE_EXPORT Result<GraphOperation> ordered(const OperatorDescriptor& descriptor, const NamedArguments& arguments);
 
-/// Returns the operation's arguments under the descriptor's names, whatever their own names. A repeated argument takes
-/// all values that no later argument needs. A legacy operation with a scalar needs no real argument. ordered() inverts
-/// this function: it returns the same positions. Errors: missing, invalid_argument (more arguments than the operator
-/// has, or another operator).
+/// Returns the operation's arguments under the descriptor's names, which replace their own names. A repeated argument
+/// takes all values that no later argument needs. A legacy operation with a scalar needs no real argument. ordered()
+/// inverts this function: it returns the same positions. Errors: missing, invalid_argument (more arguments than the
+/// operator has, or another operator).
 STELE_EXPORT Result<NamedArguments> named(const OperatorDescriptor& descriptor, const GraphOperation& operation);
 
 }  // namespace stele::inline v0

@@ -52,7 +52,7 @@ class ProgressCallback {
       : object_(std::make_shared<F>(std::move(function))),
         call_([](void* object, const Progress& progress) -> bool { return (*static_cast<F*>(object))(progress); }) {}
   explicit operator bool() const noexcept { return call_ != nullptr; }
-  /// Calls the function; returns true if there is none.
+  /// Calls the function; returns true if no function is set.
   bool operator()(const Progress& progress) const { return call_ == nullptr || call_(object_.get(), progress); }
 
  private:
@@ -106,9 +106,10 @@ struct LoadOptions {
   /// their tensor_traits, or are an error (invalid_argument).
   Transfer* transfer = nullptr;
   /// A load to devices reads large tensors past the system's cache of files (O_DIRECT, on Linux only), as far as they
-  /// are not in it, and leaves the cache as it is. False: through the cache, which then has them for the next load.
+  /// are not in it, and leaves the cache as it is. False: reads through the cache, which then has the bytes for the
+  /// next load.
   bool bypass_cache = true;
-  /// Receives the rows of the load, also if it fails (Error::report() has them too). Not owned; null: no report.
+  /// Receives the rows of the load, even if it fails (Error::report() has them too). Not owned; null: no report.
   Report* report = nullptr;
 };
 
@@ -132,8 +133,8 @@ class FormatChoice {
 };
 
 struct SaveOptions {
-  /// For stele::save only: the format; by default that of the path's extension, at the precision of the module. An
-  /// error (invalid_argument) with a recorder, which already has a format.
+  /// For stele::save only: the format; by default, the path's extension selects the format, at the precision of the
+  /// module. An error (invalid_argument) with a recorder, which already has a format.
   FormatChoice format{};
   PrecisionSpec precision{};
   /// User metadata; stored by formats that support it.

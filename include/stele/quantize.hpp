@@ -2,8 +2,8 @@
 //
 // A quantized tensor either has a block dtype (q8_0, q4_K, …; stele/precision/blocks.hpp), whose blocks contain their
 // scales; or it has integers (u8 … i64) and an annotation `quantization`, a map that contains their formula. The
-// integers have "bits" bits, whatever the dtype. "scheme" is one of the following (NNEF 1.0.5, section 4.9.5, has the
-// formulas; r is the number of steps):
+// integers have "bits" bits, independent of the dtype. "scheme" is one of the following (NNEF 1.0.5, section 4.9.5, has
+// the formulas; r is the number of steps):
 //
 // - "linear": "min" and "max", "signed", "symmetric": (q + p) / r * (max - min) + min. r is 2^bits - 1 (one less if
 //   signed and symmetric). p is 0, or 2^(bits - 1) if signed (one less if symmetric too).
@@ -35,7 +35,7 @@ struct Quantize {
 };
 
 /// Stores the matching tensors as u8, each in the range from its minimum to its maximum: "linear", unsigned. Reads each
-/// of them twice now, and once more when it is saved. `report` may be null; otherwise it gets a row for each tensor,
+/// tensor twice now, and once more when it is saved. `report` may be null; otherwise it gets a row for each tensor,
 /// with the range and the maximum and mean square error. Errors: invalid_argument (bits), out_of_range (a number that
 /// is not finite), those of reading.
 STELE_EXPORT Result<Snapshot> quantize(const Snapshot& snapshot, const Quantize& how = {}, Report* report = nullptr);

@@ -41,7 +41,7 @@ class STELE_EXPORT BlockTensor {
   std::size_t size() const noexcept;
   bool is_set() const noexcept { return dtype_ != DType::none; }
   bool is_view() const noexcept { return keeper_ != nullptr; }
-  /// Returns all blocks: rows of the last axis one after the other, blocks of block_size(dtype()).bytes.
+  /// Returns all blocks, in the order of the rows of the last axis. A block has block_size(dtype()).bytes.
   std::span<const std::byte> blocks() const noexcept { return {data_, size_}; }
   std::span<std::byte> blocks() noexcept { return {data_, size_}; }
   /// Returns the number of rows: the product of all extents except the last.
@@ -68,7 +68,7 @@ class STELE_EXPORT BlockTensor {
 };
 
 /// A BlockTensor of one dtype, Quantized<DType::q4_k>, or of the file's dtype, Quantized<>. If the file's dtype differs
-/// from that of the type, a load is an error (dtype_mismatch).
+/// from the type's dtype, a load is an error (dtype_mismatch).
 template <DType Blocks = DType::none>
 class Quantized : public BlockTensor {
   static_assert(Blocks == DType::none || BlockTensor::takes(Blocks),

@@ -390,8 +390,8 @@ Status load_into(M& module, const Record<M>& record, const LoadOptions& options 
   return load_into(module, snapshot, options);
 }
 
-/// Makes the record of a module without copying its tensors: borrows those of an existing module, which must outlive
-/// the record, and owns those of a temporary.
+/// Makes the record of a module without copying its tensors: borrows the tensors of an existing module, which must
+/// outlive the record, and owns the tensors of a temporary.
 template <class M>
 requires(std::is_lvalue_reference_v<M> ||
          !std::is_const_v<M>) Result<Record<std::remove_cvref_t<M>>> record_of(M&& module) {

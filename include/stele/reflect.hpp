@@ -1,5 +1,5 @@
 // Fields by C++26's reflection (P2996, annotations P3394): a class with the annotation stele::attr::reflect needs no
-// STELE_MODULE, has any number of fields, and private ones too.
+// STELE_MODULE, and may have any number of fields, including private fields.
 //
 // Written to the text of the C++ draft: no compiler has compiled it yet. Empty for compilers without reflection (GCC 16
 // has it with -freflection).
@@ -41,7 +41,7 @@ consteval FieldNote note(Attribute::Kind kind, std::string_view text = {}) {
 
 namespace attr {
 
-/// Annotates a class: all its fields and those of its bases are recorded, as if STELE_MODULE_DERIVED listed them.
+/// Annotates a class: all its fields and its bases' fields are recorded, as if STELE_MODULE_DERIVED listed them.
 ///
 ///     class [[=stele::attr::reflect]] Linear {
 ///       [[=stele::attr::rename("kernel")]] stele::Tensor<float, 2> weight;

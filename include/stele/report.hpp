@@ -36,12 +36,13 @@ class STELE_EXPORT Report {
     lost,        // on save, not supported by the format; detail: the part that is lost
     overflowed,  // on load or save, numbers became infinite, as allowed; detail: their number
     suggested,   // a failed load: a missing name may match an unused one, or vice versa; detail: the matching name
-    quantized,   // on save, floats became integers; detail: range and error. Or a copied part of a weight that is not
-                 // decoded; detail: its scheme
-    unchecked,   // on verification, no checksum covers a part of the file; path: the part, detail: its content
+    // on save, floats became integers; detail: range and error. Also a copied part of a weight that is not decoded;
+    // detail: its scheme
+    quantized,
+    unchecked,  // on verification, no checksum covers a part of the file; path: the part, detail: its content
     constant,  // on save, a constant (number, string, …) of a plain aggregate, which the format cannot store; one row
                // per class
-    written,   // on save, a file beside the one that was named: a shard, constants
+    written,   // on save, a file in addition to the named file: a shard, constants
   };
   struct Row {
     What what;

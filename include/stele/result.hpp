@@ -120,8 +120,9 @@ class [[nodiscard]] Result {
 
   bool has_value() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return value_.has_value(); }
-  /// Returns the value. If there is none, throws Exception (aborts if exceptions are disabled). For a temporary Result,
-  /// returns the value itself instead of a reference into it: `for (auto& step : manager.steps().value())` is safe.
+  /// Returns the value. If there is no value, throws Exception (aborts if exceptions are disabled). For a temporary
+  /// Result, returns the value itself instead of a reference into it: `for (auto& step : manager.steps().value())` is
+  /// safe.
   T& value() & { return check(), *value_; }
   const T& value() const& { return check(), *value_; }
   T value() && { return check(), std::move(*value_); }

@@ -44,13 +44,13 @@ class STELE_EXPORT Sink {
   virtual Status patch(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Makes the bytes durable and visible. Without it, the sink's destructor discards them if possible.
   virtual Status commit();
-  /// Returns the bundle for creating files that belong to this one; nullptr if there is none.
+  /// Returns the bundle for creating files that belong to this file; nullptr if there is none.
   virtual std::shared_ptr<Bundle> bundle() const { return nullptr; }
   /// Returns true for a folder, which accepts no bytes, only the files of bundle().
   virtual bool is_folder() const noexcept { return false; }
   const std::string& name() const noexcept { return name_; }
 
-  /// Names a file of bundle() that is written beside this one: a shard. A failed save removes it if it is `new_file`.
+  /// Registers a new file of bundle(), such as a shard. A failed save removes it if it is `new_file`.
   /// The index of the shards, which is this file, is named before the shards if it is new.
   void add_part(std::string name, bool new_file = true) { parts_.push_back({std::move(name), new_file}); }
   /// Returns the files that were named, but not this one.

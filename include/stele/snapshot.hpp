@@ -58,8 +58,8 @@ class STELE_EXPORT PieceSink {
     static_cast<void>(offset), static_cast<void>(size);
     return nullptr;
   }
-  /// Returns at least `size` bytes of memory, or nothing. The next pieces may then be parts of it, one after the other,
-  /// from any place on.
+  /// Returns at least `size` bytes of memory, or nothing. The next pieces may then be consecutive parts of it, from any
+  /// offset on.
   virtual std::span<std::byte> room(std::size_t size) {
     static_cast<void>(size);
     return {};
@@ -264,7 +264,7 @@ class STELE_EXPORT Snapshot {
   /// Returns true if the names are whole paths, as in flat files.
   bool flat() const noexcept;
   UnknownKinds unknown_kinds() const noexcept;
-  /// Returns true if the leaves should be read one after the other, in the order of the nodes.
+  /// Returns true if the leaves should be read sequentially, in the order of the nodes.
   bool in_order() const noexcept;
   /// Returns the properties that the file's own format needs to write an equal file and that no other format stores, by
   /// name.
@@ -321,8 +321,8 @@ class STELE_EXPORT SnapshotBuilder {
   void set_properties(Value properties);
   /// Sets a property that the file's own format needs to write an equal file. Other formats ignore it.
   void set_origin(std::string key, std::string value);
-  /// Declares that reading the leaves is slow except one after the other, in the order of the nodes; one thread then
-  /// reads them in that order.
+  /// Declares that the leaves are slow to read except sequentially, in the order of the nodes; one thread then reads
+  /// them in that order.
   void set_in_order();
   /// Declares which kinds of containers the file does not determine; loads decide by the module. Add numbers as
   /// elements.
@@ -359,7 +359,7 @@ STELE_EXPORT Snapshot with_precision(const Snapshot& snapshot, PrecisionSpec pre
 STELE_EXPORT Snapshot with_metadata(const Snapshot& snapshot, const std::map<std::string, std::string>& metadata);
 
 /// Returns the Snapshot with these properties (a map; null: none) instead of its own. Strings in metadata() remain, and
-/// a file gets both; if they differ, it gets those in metadata().
+/// a save writes both; if they differ, it writes the strings in metadata().
 STELE_EXPORT Snapshot with_properties(const Snapshot& snapshot, Value properties);
 
 /// Returns a table of a Snapshot's parameters: path, dtype, shape, elements; and totals.

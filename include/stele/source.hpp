@@ -47,7 +47,7 @@ class STELE_EXPORT Source {
   /// Returns true if writing to the memory of view() changes only this source's bytes, as for a private mapping or
   /// owned bytes.
   virtual bool view_is_private() const noexcept { return false; }
-  /// Returns the bundle with the files that belong to this one; nullptr if there is none.
+  /// Returns the bundle with the files that belong to this file; nullptr if there is none.
   virtual std::shared_ptr<const Bundle> bundle() const { return nullptr; }
   /// Returns true for a folder, which has no bytes, only the files of bundle().
   virtual bool is_folder() const noexcept { return false; }
@@ -100,11 +100,11 @@ struct ReadAheadOptions {
   double latency = 0;                              // seconds before the first byte, if known; then measured
 };
 
-/// Returns a source that plans the reads of another one, whose read_at() takes long to begin, as over a network.
-/// Announced ranges are joined where reading the gap is faster than another request, split so that a request's latency
-/// is a tenth of its time, and read ahead by several threads; what is read in order is read ahead, too. Small reads
-/// fetch 64 KiB, which are kept. `head`: the first bytes, if they have been read. Errors of a read ahead are returned
-/// to the reader of the range. Throws std::bad_alloc.
+/// Returns a source that plans the reads of another source whose read_at() has a high latency, as over a network.
+/// Announced ranges are joined if reading the gap is faster than another request, split so that a request's latency is
+/// a tenth of its time, and read ahead by several threads; sequential reads are read ahead, too. Small reads fetch 64
+/// KiB, which are kept. `head`: the first bytes, if they have been read. Errors of a read ahead are returned to the
+/// reader of the range. Throws std::bad_alloc.
 STELE_EXPORT SourcePtr read_ahead(SourcePtr source, ReadAheadOptions options = {}, Bytes head = {});
 
 /// Reads a stream to its end into memory, at most `limit` bytes. Errors: io, limit, out_of_memory.

@@ -183,7 +183,7 @@ class Tensor {
   T* end() noexcept { return data_ + size_; }
   const T* begin() const noexcept { return data_; }
   const T* end() const noexcept { return data_ + size_; }
-  // The operators check an index only with assert(), like those of the standard library.
+  // The operators check an index only with assert(), like the operators of the standard library.
   T& operator[](std::size_t i) noexcept { return data_[i]; }
   const T& operator[](std::size_t i) const noexcept { return data_[i]; }
   template <class... Index>
@@ -243,7 +243,7 @@ struct tensor_traits<Tensor<T, Rank>> {
   using type = Tensor<T, Rank>;
   static constexpr int rank = Rank;
   static Shape shape(const type& t) {
-    // An unset tensor has no elements, whatever its later rank; [] would be one element.
+    // An unset tensor has no elements, independent of its later rank; [] would be one element.
     return Rank <= 0 && !t.is_set() ? Shape{0} : Shape(detail::as_span(t.shape()));
   }
   static const element* data(const type& t) { return t.data(); }

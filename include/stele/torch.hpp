@@ -65,9 +65,9 @@ Result<std::vector<std::string>> parameter_names_of(const ::torch::optim::Optimi
 Result<TrainingObject> updater_of(const ::torch::optim::Optimizer& optimizer);
 
 /// Sets the settings of all groups and the defaults; settings that the updater does not contain get PyTorch's defaults.
-/// AdamW also accepts those of Adam, because older files do not distinguish them. On error, nothing changes. Errors:
-/// unsupported (another optimizer; a member that it does not have, such as a schedule), invalid_argument (the updater
-/// of another optimizer), out_of_range (a number that PyTorch does not accept).
+/// AdamW also accepts the settings of Adam, because older files do not distinguish them. On error, nothing changes.
+/// Errors: unsupported (another optimizer; a member that it does not have, such as a schedule), invalid_argument (the
+/// updater of another optimizer), out_of_range (a number that PyTorch does not accept).
 Status set_updater(::torch::optim::Optimizer& optimizer, const TrainingObject& updater);
 
 }  // namespace stele::inline v0::torch

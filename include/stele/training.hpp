@@ -59,7 +59,7 @@ class TrainingNumber {
   bool is_integer_ = false;
 };
 
-/// A member that stele does not know; its value is kept as JSON text.
+/// A member that is not part of the class; its value is kept as JSON text.
 struct TrainingRaw {
   std::string name;  ///< decoded
   std::string json;  ///< one JSON value; invalid JSON is written as null
@@ -127,7 +127,7 @@ struct STELE_EXPORT TrainingObject {
 /// The text from which a configuration was parsed. Always compares equal, because it is not part of a configuration's
 /// value.
 struct TrainingText {
-  std::shared_ptr<const std::string> text;  ///< null if there is none
+  std::shared_ptr<const std::string> text;  ///< null if the configuration has none
 
   friend bool operator==(const TrainingText&, const TrainingText&) noexcept { return true; }
 };
@@ -138,7 +138,7 @@ struct STELE_EXPORT TrainingConfig {
   using Names = std::optional<std::vector<std::string>>;
 
   TrainingObject updater{};                      ///< Adam, Sgd, …; none if its type is empty
-  std::vector<TrainingObject> regularization{};  ///< of all parameters
+  std::vector<TrainingObject> regularization{};  ///< applies to all parameters
   bool minimize = true;                          ///< true: the loss is minimized; false: maximized
   Names data_set_feature_mapping{};              ///< placeholders of the features
   Names data_set_label_mapping{};                ///< placeholders of the labels

@@ -1,5 +1,5 @@
-// Transfer: copies between main memory and the memory of devices, for saves and loads of tensors of devices. The
-// component `device` (stele/device.hpp) implements it for the drivers of CUDA and HIP (docs/guide/devices.md).
+// Transfer: copies tensors between main memory and the memory of devices during saves and loads. The component `device`
+// (stele/device.hpp) implements it for the drivers of CUDA and HIP (docs/guide/devices.md).
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,10 @@ struct DeviceCopy {
   Location where{};
 };
 
-/// A ring of buffers in main memory, from which and into which a device copies while the processor fills or reads
-/// others. Saves and loads read, check, convert and hash in these buffers; formats know nothing of devices. All members
-/// but the destructor are thread-safe, and several saves and loads may share a Transfer. Members that return no Status
-/// do not throw.
+/// A ring of buffers in main memory, from which and into which a device copies while the processor fills or reads other
+/// buffers. Saves and loads read, check, convert and hash in these buffers; formats do not depend on devices. All
+/// members but the destructor are thread-safe, and several saves and loads may share a Transfer. Members that return no
+/// Status do not throw.
 ///
 /// A load calls begin(); then, on any of its threads, acquire(), fills the buffer, to_device(), release(); at the end
 /// finish(), or cancel() after an error. A save calls begin(), acquire(), from_device(), wait(), release(). A thread
@@ -45,8 +45,8 @@ class STELE_EXPORT Transfer {
 
   /// Prepares copies to the devices: later copies run after the work that the program has given to its stream so far.
   virtual Status begin() = 0;
-  /// Returns a buffer that no copy uses, aligned to 256 bytes. If there is none, waits for one, or returns nullptr if
-  /// `wait` is false. Errors: io (the device failed; also a copy that was started earlier), out_of_memory.
+  /// Returns a buffer that no copy uses, aligned to 256 bytes. If no buffer is free, waits for one, or returns nullptr
+  /// if `wait` is false. Errors: io (the device failed; also a copy that was started earlier), out_of_memory.
   virtual Result<std::byte*> acquire(bool wait) = 0;
   /// Starts copies from an acquired buffer to devices. Errors: io, invalid_argument (a device that this Transfer does
   /// not have).
@@ -57,13 +57,13 @@ class STELE_EXPORT Transfer {
   virtual Status wait(std::byte* buffer) = 0;
   /// Returns a buffer, which may still have copies that run.
   virtual void release(std::byte* buffer) noexcept = 0;
-  /// Ends the copies to the devices: waits until all have ended, or lets the program's stream wait for them, as the
-  /// implementation was told. Errors: io (a copy failed).
+  /// Ends the copies to the devices: waits until all have ended, or makes the program's stream wait for them, depending
+  /// on the implementation's options. Errors: io (a copy failed).
   virtual Status finish() = 0;
   /// Waits until no copy runs, after an error of a save or load, whose memory may then be released.
   virtual void cancel() noexcept = 0;
 
-  /// Returns the device for a tensor that is on none yet. `path`: its path in the module.
+  /// Returns the device for a tensor that is not on a device yet. `path`: its path in the module.
   virtual Location place(std::string_view path) = 0;
   /// Allocates device memory, aligned to 256 bytes; the last owner frees it. Errors: out_of_memory, io,
   /// invalid_argument.

@@ -2,7 +2,8 @@
 // is saved or loaded.
 //
 // Functions that change names return a flat Snapshot (names are whole paths), which loads and saves like any other;
-// nest() turns it into a tree. Ties are kept: the first remaining name owns the tensor, and the others refer to it.
+// nest() turns it into a tree. Ties are kept: the first remaining name owns the tensor, and its other names refer to
+// it.
 #pragma once
 
 #include <cstddef>
@@ -49,12 +50,12 @@ inline Result<Snapshot> rename(const Snapshot& snapshot, const std::vector<Renam
 STELE_EXPORT Result<Snapshot> part(const Snapshot& snapshot, std::string_view path);
 /// Moves everything below `path`; the inverse of part().
 STELE_EXPORT Result<Snapshot> with_prefix(const Snapshot& snapshot, std::string_view path);
-/// Combines several Snapshots. Errors: duplicate (a name in two of them, or a metadata key or
-/// property with different values).
+/// Combines several Snapshots. Errors: duplicate (a name in two Snapshots, or a metadata key or property with different
+/// values).
 STELE_EXPORT Result<Snapshot> merge(std::span<const Snapshot> snapshots);
-/// Combines several Snapshots; a tensor, value, metadata string or property of a later one replaces that of an earlier
-/// one with the same path or key. The version of a class is the first one stored. Ties are kept: replacing one name of
-/// a tied tensor replaces it under all names. Errors: invalid_argument (two names of a tied tensor are replaced by
+/// Combines several Snapshots; a tensor, value, metadata string or property of a later Snapshot replaces an earlier one
+/// with the same path or key. The version of a class is the first one stored. Ties are kept: replacing one name of a
+/// tied tensor replaces it under all names. Errors: invalid_argument (two names of a tied tensor are replaced by
 /// different tensors, or a later Snapshot ties tensors that an earlier one stores separately).
 STELE_EXPORT Result<Snapshot> overlay(std::span<const Snapshot> snapshots);
 /// Makes a Snapshot flat: its names become whole paths.
@@ -82,8 +83,8 @@ struct Part {
   Extent extent;
 };
 /// Replaces the tensor at `path` by parts of it along `axis`, in order. Drops ids and annotations. Errors: not_found,
-/// invalid_argument (the axis does not exist, a tied tensor), shape_mismatch (the extents do not add up to that of the
-/// axis), unsupported (packed dtypes), duplicate.
+/// invalid_argument (the axis does not exist, a tied tensor), shape_mismatch (the extents do not add up to the extent
+/// of the axis), unsupported (packed dtypes), duplicate.
 STELE_EXPORT Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::size_t axis,
                                     std::span<const Part> parts);
 /// Replaces the tensors at `paths` by one tensor at `path`, joined along `axis`. Errors: those of split(),

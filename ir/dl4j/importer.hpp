@@ -15,7 +15,7 @@ inline constexpr std::uint64_t base_parts = 1 << 16;
 inline constexpr std::uint64_t bytes_of_part = 2;
 
 /// Converts a framework's graph to a DL4J graph. Uses `rules` if the options contain no rules. Errors: those of
-/// import_onnx(), except those of the file.
+/// import_onnx(), except errors of the file.
 Result<Checkpoint> import_graph(model::Graph graph, const MappingSet& rules, const ImportOptions& options,
                                 std::uint64_t file_bytes);
 

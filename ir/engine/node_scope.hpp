@@ -38,7 +38,7 @@ class NodeScope final : public Scope {
   mutable std::unordered_map<std::string, ExpressionValue> names_;  // definitions are added at their first use
 };
 
-/// Adds the arguments that a rule of one of DL4J's kinds specifies. Errors: unsupported, and those of expressions.
+/// Adds the arguments that a rule in DL4J's syntax specifies. Errors: unsupported, and those of expressions.
 Status run_rule(const Rule& rule, const NodeScope& scope, ArgumentList& list);
 
 }  // namespace stele::inline v0::detail::ir

@@ -37,7 +37,7 @@ class Target {
 
   /// Returns the known properties of a tensor, or nullptr if it does not exist.
   const TensorInfo* find(const std::string& name) const;
-  /// Lists those of the named tensors whose shapes are not fully known, with the shapes: at most eight.
+  /// Lists at most eight of the named tensors whose shapes are not fully known, with the shapes.
   std::string list_open(const std::vector<std::string>& names) const;
   /// Registers a tensor. Errors: duplicate, unsupported.
   Status add(const std::string& name, TensorInfo info);

@@ -108,7 +108,7 @@ class Rewriter {
     return node.domain == "com.microsoft" && node.op == "FusedConv" && node.outputs.size() == 1;
   }
 
-  /// Operators of integers with scales: those of ONNX, and of onnxruntime's quantizer (QOperator format).
+  /// Operators of integers with scales, of ONNX and of onnxruntime's quantizer (QOperator format).
   static bool is_quantized(const Node& node) {
     static const std::unordered_set<std::string> own = {"QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"};
     static const std::unordered_set<std::string> more = {
@@ -120,7 +120,7 @@ class Rewriter {
     return (node.domain.empty() && own.contains(node.op)) || (node.domain == "com.microsoft" && more.contains(node.op));
   }
 
-  /// Returns false if the budget does not allow so many nodes. The node then stays, and no rule covers it.
+  /// Returns false if the budget does not allow this number of nodes. The node then stays, and no rule covers it.
   bool spend(std::size_t nodes) {
     if (nodes > budget_) return false;
     budget_ -= nodes;
@@ -266,7 +266,8 @@ class Rewriter {
     add(from, std::move(op), std::move(inputs), output).attributes = std::move(attributes);
     return output;
   }
-  /// Adds the number that an input, and the scale and the zero point after it, are. Scales may be those of an axis.
+  /// Adds the number that an input, and the scale and the zero point after it, are. Scales may apply to the indices of
+  /// an axis.
   std::string floats(const Node& node, std::size_t i, std::int64_t axis) {
     return make(node, "DequantizeLinear", {input(node, i), input(node, i + 1), input(node, i + 2)}, {{"axis", axis}});
   }
@@ -305,7 +306,7 @@ class Rewriter {
     } else if (op == "QLinearConv") {
       const std::string x = floats(node, 0, 1), w = floats(node, 3, 0);
       std::string bias;
-      if (!input(node, 8).empty()) {  // its scale is the product of the others
+      if (!input(node, 8).empty()) {  // its scale is the product of the two other scales
         const std::string scale = make(node, "Mul", {input(node, 1), input(node, 4)});
         bias = make(node, "Mul", {cast(node, input(node, 8), f32), scale});
       }
@@ -319,7 +320,7 @@ class Rewriter {
     } else if (op == "QLinearGlobalAveragePool" || op == "QLinearAveragePool") {
       if (integer("channels_last") != 0) return refuse(node, "its channels are last");
       quantize(node, make(node, op.substr(7), {floats(node, 0, 1)}, without(node, "channels_last")), 3);
-    } else if (op == "QLinearSoftmax") {  // before version 13, Softmax is one over all axes from `axis` on
+    } else if (op == "QLinearSoftmax") {  // before version 13, Softmax applies to all axes from `axis` on together
       if (integer("opset") < 13) return refuse(node, "its version of Softmax is before 13");
       quantize(node, make(node, "Softmax", {floats(node, 0, 1)}, without(node, "opset")), 3);
     } else if (op == "QLinearConcat") {

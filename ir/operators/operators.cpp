@@ -87,7 +87,7 @@ template <class T, class Out>
 Status order(const OperatorDescriptor& of, Type type, const GraphArguments<T>& given, const NamedArguments& all,
              Out& out) {
   std::vector<std::vector<const std::pair<std::string, T>*>> values(of.arguments.size());
-  std::size_t end = 0;  // after the last argument that has a value
+  std::size_t end = 0;  // index after the last argument that has a value
   for (const auto& argument : given) {
     const ArgumentDescriptor* const a = of.find(type, argument.first);
     if (a == nullptr) return unknown(of, type, argument.first);

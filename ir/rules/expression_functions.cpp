@@ -15,7 +15,7 @@ using Value = ExpressionValue;
 
 using Integer = std::optional<std::int64_t>;  // nullopt: unknown
 
-/// A function of known values. Unless it is `partial`, it accepts no unknown integers either.
+/// A function that needs known values. Unless it is `partial`, it accepts no unknown integers either.
 struct Function {
   std::string_view name;
   std::size_t operands;

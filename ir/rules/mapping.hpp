@@ -12,7 +12,7 @@
 
 namespace stele::inline v0::detail::ir {
 
-/// A rule of one of DL4J's kinds.
+/// A rule in DL4J's syntax.
 struct Rule {
   enum class Kind : std::uint8_t {
     ndarray_mapping,
@@ -62,7 +62,7 @@ struct Declaration {
   std::vector<Named> attributes, defines;
   std::vector<std::pair<std::string, Expression>> requirements;  // each with its text
   std::vector<Step> steps;
-  std::vector<Named> shapes, dtypes, elements;  // for the outputs
+  std::vector<Named> shapes, dtypes, elements;  // rules for the outputs
 };
 
 }  // namespace stele::inline v0::detail::ir

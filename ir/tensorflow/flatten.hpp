@@ -14,7 +14,7 @@
 
 namespace stele::inline v0::detail::ir::tensorflow {
 
-/// Returns a variable's value, or nullopt if it has none here.
+/// Returns a variable's value, or nullopt if the value is not known here.
 using FindVariable = std::function<Result<std::optional<Constants::Tensor>>(const std::string& node)>;
 
 struct FlattenOptions {

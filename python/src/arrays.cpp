@@ -24,9 +24,9 @@ using Array = nb::ndarray<nb::numpy>;
 using ConstArray = nb::ndarray<nb::numpy, nb::ro>;
 using Target = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-/// The dtype of an array with a leaf's elements. Dtypes that NumPy itself lacks are unsigned integers of their size
-/// (nanobind would make arrays of objects of them), which the Python sources view as what they are. `items`: the array
-/// has the leaf's shape; otherwise it is one-dimensional, of bytes: packed elements, blocks, strings.
+/// The dtype of an array with a leaf's elements. Arrays of dtypes that NumPy lacks are unsigned integers of the same
+/// size (nanobind would make arrays of objects of them); the Python sources view them as the actual dtype. `items`: the
+/// array has the leaf's shape; otherwise it is one-dimensional, of bytes: packed elements, blocks, strings.
 struct ArrayType {
   nb::dlpack::dtype dtype{};
   bool items = true;
@@ -113,7 +113,7 @@ struct Place {
   bool check = false;  // to be checked before the first use: a checksum, or bools that may be neither 0 nor 1
 };
 
-/// Returns where the elements of a leaf are in memory, or in a file of `mappings`. `writable`: only in the latter.
+/// Returns where the elements of a leaf are in memory, or in a file of `mappings`. `writable`: required for the latter.
 Place place_of(const Snapshot& snapshot, const LeafView& leaf, Mappings& mappings, bool writable) {
   if (leaf.byte_size() == 0) return {};
   const bool boolean = leaf.dtype() == DType::boolean;
@@ -162,8 +162,8 @@ class Reader {
  public:
   explicit Reader(nb::object model) : object_(std::move(model)), model_(nb::cast<const Model*>(object_)) {}
 
-  /// Returns arrays of leaves, in this order. `copy`: memory of their own; otherwise arrays may be read-only views.
-  /// `writable`: views of a private mapping. Elements are checked where the file has checksums, unless `trust`.
+  /// Returns arrays of leaves, in this order. `copy`: arrays own their memory; otherwise they may be read-only views.
+  /// `writable`: views of a private mapping. Elements are checked if the file has checksums, unless `trust`.
   nb::list arrays(const std::vector<std::uint32_t>& leaves, bool copy, bool writable, bool trust, nb::object function) {
     const Snapshot& snapshot = model_->snapshot();
     const Progress progress(std::move(function));
@@ -274,7 +274,7 @@ class Reader {
       STELE_TRY_ASSIGN(const LeafView leaf, snapshot.checked_leaf(leaves[i]));
       const std::uint64_t bytes = leaf.byte_size();
       if (bytes == 0) continue;
-      // A mapping of its own for each small tensor would exhaust the number of mappings that a process may have.
+      // A separate mapping for each small tensor would exhaust the number of mappings that a process may have.
       const bool alone = writable && leaves.size() == 1 && bytes < (std::uint64_t{1} << 20);
       if (!copy && !alone) places[i] = place_of(snapshot, leaf, writable ? own : mappings_, writable);
       if (places[i].data != nullptr) {

@@ -1,4 +1,4 @@
-// The sources of the Python module share these functions, which need the GIL unless they say otherwise.
+// The sources of the Python module share these functions, which need the GIL unless their comments say otherwise.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@
 #include <stele/snapshot.hpp>
 #include <stele/value.hpp>
 
-#include "model.hpp"  // of the command
+#include "model.hpp"  // header of the command
 #include "snapshot/fill.hpp"
 
 namespace stele::python {
@@ -130,7 +130,7 @@ SourcePtr source_of(nb::object buffer);
 SourcePtr source_of_file(nb::object file, std::string name);
 /// Writes to a file object.
 std::unique_ptr<Sink> sink_of_file(nb::object file);
-/// Returns the exception that a file object raised last, and forgets it; an invalid object if there is none.
+/// Returns the exception that a file object raised last, and clears it; an invalid object if there is none.
 nb::object take_file_exception();
 
 /// An opened file, or a model of arrays in memory; immutable.

@@ -16,7 +16,7 @@ class Run;
 /// The command runs once at a time, in this process.
 struct Turns {
   std::mutex turn;   // held by the run
-  std::mutex mutex;  // of the next; taken after `turn`
+  std::mutex mutex;  // lock of the next run; taken after `turn`
   const Run* now = nullptr;
 };
 Turns* turns = new Turns;
@@ -42,7 +42,7 @@ class Run {
     });
     return nb::make_tuple(status, nb::bytes(output.data(), output.size()));
   }
-  /// Ends the run, or the next one, if it has not begun.
+  /// Ends the current run, or else the next run.
   void interrupt() {
     const std::lock_guard lock(turns->mutex);
     interrupted_ = true;
@@ -94,7 +94,7 @@ void bind_command(nb::module_& module) {
       .def(nb::init<const nb::list&>(), nb::arg("words"))
       .def("run", &Run::run, nb::arg("captured"))
       .def("interrupt", &Run::interrupt);
-  // For a forked process: the thread that held the locks does not exist there.
+  // For a forked process, in which the thread that held the locks does not exist.
   module.def("forget_runs", [] {
     turns = new Turns;
     stopping = false;

@@ -40,8 +40,8 @@ class BufferSource final : public Source {
   Reference object_;
 };
 
-/// The last exception of a file object, and the source or sink that called it. The error that it leads to gets it as
-/// its cause.
+/// The last exception of a file object, and the source or sink that called it. The resulting error gets the exception
+/// as its cause.
 struct {
   const void* owner = nullptr;
   PyObject* exception = nullptr;
@@ -87,7 +87,7 @@ class FileSource final : public Source {
     if (offset > size_ || out.size() > size_ - offset) {
       return Error(Errc::truncated, "the file ends too early").file(name()).offset(offset);
     }
-    const std::lock_guard lock(mutex_);  // before the GIL: its owner may need the GIL to go on
+    const std::lock_guard lock(mutex_);  // locked before the GIL, because its owner may need the GIL to continue
     const nb::gil_scoped_acquire acquired;
     try {
       nb::object file = file_.get();
@@ -143,7 +143,7 @@ class FileSink final : public Sink {
     try {
       for (std::span<const std::byte> piece : pieces) {
         while (!piece.empty()) {
-          // A copy: the file object may keep what it gets.
+          // A copy, because the file object may keep the bytes.
           const nb::object written = file_.get().attr("write")(nb::bytes(piece.data(), piece.size()));
           const std::size_t count = written.is_none() ? piece.size() : nb::cast<std::size_t>(written);
           if (count == 0 || count > piece.size()) return Error(Errc::io, "the file object took no bytes").file(name());

@@ -120,7 +120,7 @@ nb::list files(const Model& model) {
   return names;
 }
 
-/// Returns {path: value} of all that are no tensors.
+/// Returns {path: value} of all nodes that are not tensors.
 nb::dict values(const Model& model) {
   nb::dict dict;
   const auto nodes = model.snapshot().nodes();

@@ -32,7 +32,7 @@ struct ArrayLeaf {
   std::vector<std::ptrdiff_t> strides;  // in bytes; empty: row-major without gaps
   std::size_t element = 1;
   std::size_t swap = 1;  // bytes of a unit whose order is reversed; 1: none
-  bool boolean = false;  // a byte that is not 0 means 1, as for NumPy; files have 1
+  bool boolean = false;  // any byte except 0 means true, as for NumPy; files store 1
 };
 
 const std::byte* view(const void* at, std::uint64_t) {

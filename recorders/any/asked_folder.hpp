@@ -13,7 +13,7 @@
 namespace stele::inline v0::detail {
 
 /// Answers the questions of all formats about a folder. It is listed at most once. Remembers the first failure of the
-/// machine or the network, which formats take for a folder that is not theirs. Used by one thread.
+/// machine or the network, which formats cannot distinguish from a folder of another format. Used by one thread.
 class AskedFolder final : public Bundle {
  public:
   /// `local`: the folder's files are on this machine. The files of other folders are looked up in their list.

@@ -392,9 +392,9 @@ Result<bool> is_npz_by_directory(const Source& source) {
 }
 #endif
 
-/// Returns the format of a file `.bin` that has only weights, from the file of the model beside it: the weights may
-/// begin like any format. Returns null for other files, and for a zip archive, which is PyTorch's. `failure` receives
-/// the error of a machine that has not shown whether there is such a file.
+/// Returns the format of a file `.bin` that has only weights, from the model's file next to it: the weights may begin
+/// like any format. Returns null for other files, and for a zip archive, which is PyTorch's. `failure` receives the
+/// error of a machine that has not shown whether there is such a file.
 const Format* format_of_weights(const Source& source, std::string_view text, std::optional<Error>& failure) {
   constexpr std::string_view ending = ".bin";
   const std::string_view name = file_name(source.name());

@@ -1,5 +1,5 @@
-// Applies deltas to a file in place. All changes are written to a journal beside the file first; from then on, the file
-// can be made the new version after any interruption, by writing the changes again.
+// Applies deltas to a file in place. All changes are written to a journal next to the file first; from then on, the
+// file can be made the new version after any interruption, by writing the changes again.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -32,15 +32,15 @@ using Span = std::span<const std::byte>;
 // all that precedes. The numbers have 7 bits in each byte, the lowest first; bit 7 is set in all but the last.
 //
 // The content identifies the file: each byte of a run must be the old or the new one, and all other bytes, with the new
-// ones, must have the hash. So another file, or another version, is never taken for the one that was interrupted, while
-// a copy of the file and its journal is as good as the original; inodes and times would tell neither.
+// ones, must have the hash. So another file or version is never taken for the interrupted one, and a copy of the file
+// and its journal can be completed like the original; inodes and times would show neither.
 constexpr std::string_view first_line = "stele journal 2\n";
 constexpr std::size_t digest_size = 16, head_size = 16 + 8 + 2 * digest_size, tail_size = 16;
 static_assert(first_line.size() == 16);
 /// Maximum number of bytes in a run: bounds the memory that reading one takes.
 constexpr std::size_t max_run = ReadContext::piece_size;
 
-/// The versions between which a change leads.
+/// The versions before and after a change.
 struct Versions {
   std::string base, next;  // weights_digest()
 };
@@ -228,7 +228,7 @@ class Redo {
 /// A journal that is complete.
 class Waiting {
  public:
-  /// Checks the hash and the head. `size`: that of the file beside it.
+  /// Checks the hash and the head. `size`: the size of the file.
   static Result<Waiting> open(SourcePtr source, std::uint64_t size) {
     Waiting journal;
     journal.size_ = size;
@@ -327,7 +327,7 @@ class Target {
     Target target;
     target.path_ = detail::file_place(path);
     if (target.path_.path.empty()) return Error(Errc::invalid_argument, "the path is empty");
-    // The journal is beside the file itself, not beside a link to it.
+    // The journal is next to the file itself, not next to a link to it.
     STELE_TRY_ASSIGN(const std::string resolved, os::resolve_links(target.path_.os()));
     auto [folder, name] = detail::split_path(resolved);
     STELE_TRY_ASSIGN(os::Folder opened, os::open_folder({nullptr, folder, path}));

@@ -53,8 +53,8 @@ struct Found {
   const Format* format = nullptr;
 };
 
-/// Returns the entries that are files of models by their names and by their contents. JSON files describe a model
-/// beside its weights, and are no candidates.
+/// Returns the entries that are files of models by their names and by their contents. JSON files describe a model next
+/// to its weights, and are not candidates.
 Result<std::vector<Found>> models_of(const zip::Directory& directory) {
   std::vector<Found> all;
   for (const zip::Entry& entry : directory.entries()) {

@@ -11,8 +11,8 @@ namespace stele::inline v0::detail {
 /// io, out_of_memory.
 Result<const Format*> model_zip_format(const Source& source);
 
-/// Detects the format like format_of_content(). `zips`: also of a file in a zip file, which must not be a zip file of
-/// this kind itself: a zip file can contain itself.
+/// Detects the format like format_of_content(). `zips`: also opens a file in a zip file. That file must not be such a
+/// zip file, because a zip file can contain itself.
 Result<const Format*> format_in(const Source& source, bool zips);
 
 }  // namespace stele::inline v0::detail

@@ -47,7 +47,7 @@ Result<std::shared_ptr<File>> File::open(SourcePtr source, const Limits& limits)
   if (!file->spend(4 * text.size() + lines * (5 * sizeof(std::string) + sizeof(Folder) + 96))) return too_much();
   STELE_TRY_ASSIGN(file->tags_, parse_tags({reinterpret_cast<const char*>(text.data()), text.size()}));
   for (const std::string& tag : file->tags_) file->folders_.emplace(folded(tag), Folder{tag, tag});
-  // A folder in the tag's spelling takes precedence over others.
+  // A folder in the tag's spelling takes precedence over other folders.
   std::string_view last;
   for (const zip::Entry& e : file->directory_->entries()) {
     const std::string_view name = e.name.substr(0, e.name.find('/'));

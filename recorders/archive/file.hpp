@@ -74,7 +74,7 @@ class File : public std::enable_shared_from_this<File> {
   /// Returns a part that names all tags except the newest, if there are any.
   Parts older_tags() const;
   /// Returns a part that names the entries in the tag's folder that this library does not know, if there are any.
-  /// `around`: also those in folders of no tag.
+  /// `around`: also entries in folders of no tag.
   Parts other_entries(std::string_view tag, bool around) const;
   /// Returns true for an entry that this part names.
   bool is_other(std::string_view tag, std::string_view entry, bool around) const;

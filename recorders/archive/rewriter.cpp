@@ -67,7 +67,7 @@ Status Rewriter::keep(const std::string& tag, Kind kind, const Line& line, Refer
   STELE_TRY_ASSIGN(const Stored* array, old_.array(tag, kind, r));
   auto home = homes_.find(array);
   if (home == homes_.end()) {
-    // The first tag that refers to the array gets it.
+    // The array is assigned to the first tag that refers to it.
     Reference here{tag, 0};
     STELE_TRY_ASSIGN(here.number, next_number(tag, kind));
     home = homes_.emplace(array, here).first;

@@ -90,7 +90,7 @@ class BurnpackReader {
   }
 
   /// Finds the offset of the tensors' bytes. Burn 0.19 did not align tensors, but its files have the version number of
-  /// later ones.
+  /// later files.
   Status find_data() {
     order_.resize(index_.entries.size());
     std::iota(order_.begin(), order_.end(), std::uint32_t{0});

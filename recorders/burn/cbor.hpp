@@ -72,7 +72,7 @@ class Reader {
   std::optional<Error> error_{};
 };
 
-/// Converts the bits of a 2-byte or 4-byte float to those of a double. Uses integer operations, so that a signalling
+/// Converts the bits of a 2-byte or 4-byte float to the bits of a double. Uses integer operations, so that a signalling
 /// NaN remains a signalling NaN.
 std::uint64_t widened_float(std::uint64_t bits, unsigned bytes);
 /// Converts the bits of a double to a narrower float if that preserves them. Returns nullopt for signalling NaNs,

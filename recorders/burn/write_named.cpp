@@ -89,7 +89,7 @@ class NamedWriter final : public RecordWriter {
       type = type->element;
     }
     if (tree_.absent(place)) {
-      // Bincode stores nothing for numbers of a module; Burn records null for them too. A tensor of a dtype that Burn
+      // Bincode stores nothing for numbers of a module; Burn records null for them, too. A tensor of a dtype that Burn
       // does not have was removed, and the report lists it.
       if (optional || (place.exists && type->kind == TypeKind::tensor) ||
           (place.exists && type->kind == TypeKind::value && !fields_.in_record())) {

@@ -36,7 +36,7 @@ constexpr LayerFields current{1, 2, 7}, v1{4, 5, 6}, v0{1, 2, 50};
 /// The field of a V1LayerParameter with a V0LayerParameter.
 constexpr std::uint32_t v0_layer = 1;
 
-/// Types of layers whose blobs are a weight and a bias, and those of a normalization. The numbers are those of
+/// Types of layers whose blobs are a weight and a bias, and types of normalization layers. The numbers are those of
 /// V1LayerParameter::LayerType; the last names are those of V0LayerParameter.
 constexpr std::array<std::string_view, 10> weighted = {
     "Convolution", "Deconvolution", "InnerProduct", "Embed", "Scale", "4", "39", "14", "conv", "innerproduct"};
@@ -46,10 +46,10 @@ constexpr std::array<std::string_view, 3> statistics_names = {"mean", "variance"
 /// A blob's fields.
 struct Blob {
   std::vector<std::int64_t> shape{};
-  bool has_shape = false;              // false: the shape is that of the elements, or `axes`
+  bool has_shape = false;              // false: the elements determine the shape, or `axes` do
   bool legacy = false;                 // the shape is `axes`
   std::array<std::int64_t, 4> axes{};  // num, channels, height, width
-  std::uint64_t at = 0, bytes = 0;     // of the elements
+  std::uint64_t at = 0, bytes = 0;     // position and size of the elements
   DType dtype = DType::none;           // none: the blob has no elements
   const char* reason = "";             // the reason why the elements cannot be read
 };
@@ -194,7 +194,7 @@ class NetworkReader {
       }
       shape.push_back(static_cast<Extent>(extent));
     }
-    // A blob without elements, as of a layer whose shape is not yet known, may lack everything.
+    // All fields may be missing in a blob without elements, for example of a layer whose shape is not yet known.
     if (blob.dtype == DType::none) entry.dtype = DType::f32;
     if (!blob.has_shape && !blob.legacy) shape = {blob.bytes / element_size(entry.dtype)};
     if (shape.size() > max_axes) {

@@ -138,7 +138,7 @@ class NetworkReader {
 
   const SourcePtr& model_;
   Tensors& to_;
-  std::string name_;  // of the layer
+  std::string name_;  // name of the layer
 };
 
 /// Reads a varint of a head in memory; nullopt if it does not end there.

@@ -84,7 +84,7 @@ class ProgramReader {
     STELE_TRY(in_.skip(begin));
     return Fields(in_, end);
   }
-  /// Calls `take` for the fields `field` of a message that was read before, and returns behind it.
+  /// Calls `take` for the fields `field` of a message that was read before, and returns to the position after it.
   template <class Take>
   Status each_at(std::uint64_t begin, std::uint64_t end, std::uint32_t field, Take take) {
     Cursor in(model_);
@@ -294,7 +294,7 @@ class ProgramReader {
     return &files_.back().second;
   }
 
-  /// Adds the parts of a compressed weight: the first one under the weight's name, the others below it.
+  /// Adds the parts of a compressed weight: the first part under the weight's name, the other parts below it.
   Status add_compressed(const std::string& type, const std::string& name, Named& values) {
     const bool affine = type == "constexpr_affine_dequantize", blocks = type == "constexpr_blockwise_shift_scale";
     const char* const first = affine                     ? "quantized_data"

@@ -98,7 +98,7 @@ class DarknetReader {
     return {};
   }
 
-  /// Reads the text of the network next to the file. Adds a note if there is none.
+  /// Reads the text of the network next to the file. Adds a note if the network is missing.
   Status find_network() {
     const auto bundle = source_->bundle();
     const std::string name(file_name(source_->name()));

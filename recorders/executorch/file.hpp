@@ -80,7 +80,7 @@ class Tensors {
   SourcePtr source_;
   IndexBudget memory_;
   SnapshotBuilder builder_;
-  std::unordered_map<std::uint32_t, std::vector<std::size_t>> axes_;  // of leaves that are transposed
+  std::unordered_map<std::uint32_t, std::vector<std::size_t>> axes_;  // axes of transposed leaves
   std::uint64_t bytes_ = 0;
 };
 

@@ -45,7 +45,8 @@ Result<Snapshot> read_ptd(const SourcePtr& source, const Limits& limits) {
   STELE_TRY(in.status());
   STELE_TRY(tensors.take(4 * segments.size));
   std::vector<std::uint32_t> first(static_cast<std::size_t>(segments.size), no_index);  // the node of each segment
-  std::map<std::uint64_t, TensorLayout> layouts;  // of segments that several keys share, by their number
+  // layouts of segments that several keys share, by the segment's number
+  std::map<std::uint64_t, TensorLayout> layouts;
   for (std::uint64_t i = 0; i < entries.size; ++i) {
     const fb::Table entry = in.table(entries, i);
     const std::string key = in.text(entry, 0);
@@ -161,7 +162,7 @@ class PtdWriter {
   }
   /// Begins a table with this vtable.
   void begin(std::size_t vtable) { put(static_cast<std::int32_t>(index_.size() - vtable)); }
-  /// Begins a table of three fields of 4 bytes, and returns the place of the first.
+  /// Begins a table of three fields of 4 bytes, and returns the position of the first field.
   std::size_t begin_three(std::uint32_t first, std::uint32_t second) {
     begin(three_);
     put(first);
@@ -169,7 +170,7 @@ class PtdWriter {
     put(std::uint32_t{0});
     return index_.size() - 12;
   }
-  /// Adds a vector of offsets, and returns the place of the first.
+  /// Adds a vector of offsets, and returns the position of the first offset.
   std::size_t offsets(std::size_t count) {
     put(static_cast<std::uint32_t>(count));
     index_.resize(index_.size() + 4 * count);
@@ -237,7 +238,7 @@ class PtdWriter {
   LeafPaths paths_;
   std::vector<Segment> segments_;
   std::vector<std::uint32_t> segment_of_;  // for each leaf
-  std::uint64_t end_ = 0;                  // of the segments
+  std::uint64_t end_ = 0;                  // end of the segments
   std::string index_;
   std::size_t three_ = 0;  // the vtable of begin_three()
 };

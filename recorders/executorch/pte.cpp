@@ -17,7 +17,7 @@ namespace stele::inline v0 {
 namespace detail::executorch {
 namespace {
 
-constexpr std::uint8_t tensor_value = 5;  // of the union KernelTypes
+constexpr std::uint8_t tensor_value = 5;  // number in the union KernelTypes
 /// Maximum number of kinds of delegates that get a note of their own.
 constexpr std::size_t max_delegate_notes = 16;
 
@@ -86,7 +86,7 @@ class PteReader {
     if (name.empty()) name = (is_mutable ? "mutable." : "constant.") + std::to_string(index);
     const auto known = known_.find(place);
     if (known != known_.end() && known->second.layout == layout) {
-      if (known->second.name == name || names_.contains(name)) return {};  // another method has the same constant
+      if (known->second.name == name || names_.contains(name)) return {};  // another method uses this constant, too
       STELE_TRY(name_of(name));
       return tensors_.alias(name, known->second.node);
     }

@@ -109,7 +109,7 @@ DType of_values(const Mixture& mixture, const Model& model, std::uint64_t layer)
   } else if (base == DType::q4_k && size == Size::small && layer < 4) {
     dtype = DType::q5_k;
   }
-  // In models like Llama 70B, these matrices have an eighth of the size of the others.
+  // In models like Llama 70B, these matrices have an eighth of the size of the other matrices.
   const bool small = model.layers == 80 && model.queries_per_key > 1;
   if (small && (dtype == DType::q3_k || dtype == DType::q4_k)) dtype = DType::q5_k;
   return model.eight_experts ? DType::q8_0 : dtype;

@@ -188,7 +188,7 @@ class Reader {
   Value::Map properties_;
   bool typed_ = false;                                      // a property is not a text
   bool in_order_ = false;                                   // the weights are deflated
-  std::unordered_map<std::uint64_t, std::uint32_t> nodes_;  // of datasets, by the addresses of their headers
+  std::unordered_map<std::uint64_t, std::uint32_t> nodes_;  // nodes of datasets, by the addresses of their headers
   std::vector<bool> swapped_;                               // by leaf
   Skipped skipped_attributes_, skipped_entries_;
   static constexpr std::size_t max_others = 64;  // bounds the memory: a message has fewer

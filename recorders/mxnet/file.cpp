@@ -158,7 +158,7 @@ class ParamsReader {
     return in_.skip(array.bytes);
   }
 
-  /// Reads the dtypes and shapes of a sparse array's indices, whose elements follow those of the array.
+  /// Reads the dtypes and shapes of a sparse array's indices, whose elements follow the array's elements.
   Status indices(Array& array, std::int32_t storage) {
     for (std::int32_t i = 0; i < storage; ++i) {  // row_sparse has one list of indices, csr has two
       STELE_TRY_ASSIGN(const std::uint32_t code, in_.little<std::uint32_t>());

@@ -26,7 +26,7 @@ inline constexpr std::size_t max_rank = 32;
 enum class Version : std::uint32_t {
   v1 = 0xf993fac8,  // 64-bit extents
   v2 = 0xf993fac9,  // with a storage type
-  v3 = 0xf993faca,  // the same; arrays may have no axes and no elements
+  v3 = 0xf993faca,  // like v2; arrays may have no axes and no elements
 };
 
 /// Returns the number of a dtype in mshadow::TypeFlag, or -1.
@@ -36,7 +36,7 @@ struct Array {
   DType dtype = DType::none;  // none: an array that is not dense
   std::uint32_t rank = 0;
   std::size_t extents = 0;   // index of its first extent in Contents::extents
-  std::uint64_t offset = 0;  // of the elements
+  std::uint64_t offset = 0;  // offset of the elements
   std::uint64_t bytes = 0;   // size of the elements
   const char* reason = "";   // the reason why an array is not dense
 };

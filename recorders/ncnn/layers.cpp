@@ -53,7 +53,7 @@ class Plan {
 
 // ---- convolutions
 
-/// A weight of `size` elements: outputs, inputs of each group, `kernel`. One axis if the size is no multiple.
+/// A weight of `size` elements: outputs, inputs of each group, `kernel`. One axis if the size is not a multiple.
 void add_kernel(Plan& plan, std::int64_t size, std::int64_t outputs, std::initializer_list<std::int64_t> kernel) {
   std::int64_t rest = size;
   bool whole = rest % outputs == 0;
@@ -362,7 +362,7 @@ constexpr std::pair<std::string_view, Rule> rules[] = {
     {"Scale", scale},
 };
 
-// Layers without weights: the others of ncnn, and YoloV5Focus, which its examples define.
+// Layers without weights: all further layers of ncnn, and YoloV5Focus, which its examples define.
 constexpr std::string_view without_weights[] = {
     "ArgMax",
     "AbsVal",

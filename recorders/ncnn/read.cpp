@@ -53,7 +53,7 @@ class NcnnReader {
   }
 
  private:
-  /// Finds the .param and the .bin file: one of them is the source.
+  /// Finds the .param and the .bin file, given either of them.
   Status find_files() {
     char head[64];
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source_->size(), sizeof head));

@@ -22,7 +22,7 @@ bool has_tag(std::string_view head) noexcept;
 
 struct Weight {
   DType dtype = DType::none;
-  std::uint64_t bytes = 0;  // of the elements, after the codebook is applied
+  std::uint64_t bytes = 0;  // size of the elements after the codebook is applied
   Provider provider{};
   std::uint64_t end = 0;  // offset of the next array
 };

@@ -106,7 +106,7 @@ class IrReader {
   enum class Kind : std::uint8_t { constant, convert, subtract, multiply };
   struct Operation {
     Kind kind{};
-    std::uint32_t constant = no_index;         // of a constant
+    std::uint32_t constant = no_index;         // index of a constant
     std::uint64_t inputs[2] = {no_id, no_id};  // keys of the layers
   };
   static constexpr std::uint64_t no_id = UINT64_MAX;
@@ -141,7 +141,7 @@ class IrReader {
 
   Status end() {
     if (layers_.empty() || in_.depth() != layers_.back().depth) {
-      // The end of a model or body: its identifiers are not those of others.
+      // The end of a model or body: its identifiers are separate from those of other bodies.
       return in_.name() == "edges" && is_graph(in_.depth() - 1) ? end_graph() : Status();
     }
     if (layers_.back().type == "Const" && !layers_.back().has_data) return bad("a constant has no element <data>");
@@ -292,7 +292,7 @@ class IrReader {
     return {};
   }
 
-  /// Maximum length of a text of the file in a message.
+  /// Maximum length of the file's strings in a message.
   static constexpr std::size_t max_shown = 64;
 
   Ir& to_;
@@ -303,7 +303,7 @@ class IrReader {
   std::map<std::size_t, Graph> graphs_;  // by the number of open layers
 };
 
-/// Opens a file beside another one.
+/// Opens a file in the folder of another file.
 Result<SourcePtr> beside(const Source& source, std::string_view extension, const char* why) {
   const auto bundle = source.bundle();
   const std::string name = with_ending(file_name(source.name()), extension);

@@ -18,12 +18,12 @@ struct Constant {
   std::string name;  // unique in the model
   DType dtype = DType::none;
   std::vector<Extent> shape{};
-  std::uint64_t bytes = 0;      // of the elements
+  std::uint64_t bytes = 0;      // size of the elements
   std::uint64_t offset = 0;     // in the `.bin`
   std::uint64_t size = 0;       // in the `.bin`, at least `bytes`
   std::string unreadable{};     // the reason why stele cannot read it; else empty
   std::uint64_t text = 0;       // offset of the attribute `offset` in the `.xml`
-  std::uint64_t text_size = 0;  // of the attribute
+  std::uint64_t text_size = 0;  // size of the attribute
 };
 
 /// Constants that the graph multiplies: (codes - zero) * scale. Numbers of constants.
@@ -33,7 +33,7 @@ struct Dequantized {
 
 struct Ir {
   SourcePtr xml, bin;  // `bin` is null if no constant has elements
-  std::string text;    // of the `.xml`
+  std::string text;    // text of the `.xml`
   std::vector<Constant> constants;
   std::vector<Dequantized> dequantized;
 };

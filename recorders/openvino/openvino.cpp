@@ -45,7 +45,7 @@ Result<Snapshot> snapshot_of(const Ir& ir, detail::IndexBudget& memory) {
   return builder.finish();
 }
 
-/// Writes a model with the constants of a snapshot in place of its own.
+/// Writes a model with its constants replaced by a snapshot's.
 class OpenvinoWriter {
  public:
   OpenvinoWriter(const Snapshot& snapshot, const SaveOptions& options)
@@ -120,7 +120,7 @@ class OpenvinoWriter {
     for (std::uint32_t i = 0; i < ordered_.leaf_count(); ++i) leaves.emplace(paths_[i], i);
     const std::vector<bool> shares = shared();
     size_ = ir_.bin != nullptr ? ir_.bin->size() : 0;
-    std::uint64_t at = 0;  // in the old text
+    std::uint64_t at = 0;  // offset in the old text
     for (std::uint32_t i = 0; i < ir_.constants.size(); ++i) {
       const Constant& c = ir_.constants[i];
       const auto leaf = leaves.find(c.name);
@@ -136,7 +136,8 @@ class OpenvinoWriter {
         parts_.push_back({c.offset, leaf->second});
         continue;
       }
-      // OpenVINO stores equal constants once. This one is now written to the end, so that the others keep their bytes.
+      // OpenVINO stores equal constants once. Moves this constant to the end, so that the bytes of the others stay
+      // unchanged.
       const auto begin = detail::add_scaled(size_, alignment - 1, 1) / alignment * alignment;
       const auto end = checked_add(begin, c.size);
       if (!end || *end >> 63 != 0) {
@@ -208,7 +209,7 @@ class OpenvinoWriter {
   Ir ir_;
   std::string text_;  // the new graph
   std::vector<Part> parts_;
-  std::uint64_t size_ = 0;  // of the new `.bin`
+  std::uint64_t size_ = 0;  // size of the new `.bin`
 };
 
 }  // namespace

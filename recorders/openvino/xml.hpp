@@ -24,7 +24,7 @@ enum class Event : std::uint8_t { begin, end, finish };
 struct Attribute {
   std::string_view name;
   std::string_view raw;  // the value as it is in the document
-  std::uint64_t offset;  // of the value in the document
+  std::uint64_t offset;  // offset of the value in the document
 };
 
 class Reader {

@@ -16,7 +16,7 @@ inline constexpr std::string_view step_file = "_CHECKPOINT_METADATA", tree_file 
 
 /// A part of a folder's names: their common prefix is "" or ends with a slash.
 struct Item {
-  std::string name;  // of the item; empty: the folder is an item
+  std::string name;  // name of the item; empty: the folder is an item
   std::string prefix;
 };
 
@@ -29,7 +29,7 @@ struct Step {
   std::vector<std::string> steps{};    // folders of the root's steps, if it has several
 };
 
-/// Returns true if the name is that of a folder that Orbax has not finished.
+/// Returns true if the name belongs to a folder that Orbax has not finished.
 bool is_unfinished(std::string_view name) noexcept;
 
 /// Finds the parts of a folder from the names of its files, which are sorted. `committed(prefix)` returns false if a

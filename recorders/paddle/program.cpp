@@ -165,7 +165,7 @@ class ProgramReader {
     }
     return in.ok();
   }
-  /// Reads the first element of the member `name`; skips the others.
+  /// Reads the first element of the member `name`; skips the other elements.
   template <class Element>
   static bool first(json::Reader& in, std::string_view name, Element element) {
     return members(in, [&](std::string_view key) {

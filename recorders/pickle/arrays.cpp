@@ -64,7 +64,7 @@ Status Latin1::read(const void* at, std::uint64_t /*number*/, std::uint64_t offs
   if (out.empty()) return {};
   const auto after = std::upper_bound(self.before_.begin(), self.before_.end(), offset);
   auto index = static_cast<std::size_t>(after - self.before_.begin() - 1);
-  // A character that begins in the block before may end in this one; the count begins with the first one that does not.
+  // Counts the characters that begin in this block; the first bytes may end a character of the previous block.
   std::uint64_t skip = offset - self.before_[index];
   Bytes buffer(static_cast<std::size_t>(std::min<std::uint64_t>(self.size_, block)));
   std::size_t done = 0;
@@ -76,7 +76,7 @@ Status Latin1::read(const void* at, std::uint64_t /*number*/, std::uint64_t offs
     for (const std::byte b : part) {
       const unsigned c = std::to_integer<unsigned>(b);
       const bool second = (c & 0xc0U) == 0x80;
-      if (second && lead == 0) continue;  // of a character before the first block
+      if (second && lead == 0) continue;  // part of a character before the first block
       if (c >= 0xc2) {
         lead = c;
         continue;

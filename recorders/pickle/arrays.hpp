@@ -62,7 +62,7 @@ class Arrays {
   Unwrapped unwrapped(pickle::Ref object) const;
   /// Errors: malformed, unsupported (an unknown dtype class), limit, io.
   Result<PickledArray> read(pickle::Ref object);
-  /// Returns the decoded texts, to which providers refer.
+  /// Returns the decoded strings that providers refer to.
   std::vector<std::shared_ptr<const void>> kept() const;
 
  private:
@@ -71,7 +71,7 @@ class Arrays {
   Status set_dtype(pickle::Ref dtype, PickledArray& to) const;
   Status set_shape(pickle::Ref shape, PickledArray& to) const;
   Status set_data(pickle::Ref data, PickledArray& to);
-  /// Returns the items of a tuple, or none for another object.
+  /// Returns the items of a tuple; empty for another object.
   std::span<const pickle::Ref> tuple(pickle::Ref object) const;
   std::optional<std::string_view> text(pickle::Ref object) const;
 

@@ -14,7 +14,7 @@ namespace detail {
 
 FormatFamily pickle_formats() {
   static const PickleFormat format;
-  // A save to one of these is an error of this format, which says that it is read-only.
+  // A save to one of these extensions is an error of this format, whose message states that the format is read-only.
   static const FormatFamily::Member members[] = {{&format, {".pdparams", ".pdopt", ".pkl"}}};
   return {.title = "Pickles of NumPy arrays",
           .folder = "pickle",

@@ -27,7 +27,7 @@ constexpr std::string_view rank_prefix = "__", rank_suffix = ".metadata";
 /// Maximum number of attributes searched in a dataclass instance: instances may share attributes, and the known classes
 /// have 6.
 constexpr std::size_t max_attributes = 64;
-/// Maximum length of a path: that of Linux.
+/// Maximum length of a path: Linux's maximum.
 constexpr std::size_t max_path_bytes = 4096;
 /// Maximum number of files: bounds the files that hostile metadata makes the reader open.
 constexpr std::size_t max_files = 100'000;
@@ -346,7 +346,7 @@ class MetadataReader {
   Found& found_;
   IndexBudget& memory_;
   std::uint32_t first_item_ = static_cast<std::uint32_t>(found_.index.items.size());
-  std::vector<std::uint32_t> item_of_, file_of_;  // for objects that are strings
+  std::vector<std::uint32_t> item_of_, file_of_;  // numbers by object, set for strings
   std::vector<std::pair<std::uint32_t, Ref>> present_;
   std::vector<bool> fresh_;  // parallel to present_: no earlier file has the item
   std::size_t next_ = 0;

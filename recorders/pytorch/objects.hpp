@@ -28,7 +28,7 @@ Result<Value> to_value(File& file, pickle::Ref object, IndexBudget& memory);
 /// Returns a Python name: "collections.OrderedDict"; without the prefix "builtins.".
 std::string global_name(const pickle::Objects& objects, pickle::Ref global);
 
-/// Returns a dict's key as a path segment: a string, a number's digits, or else a text like Python's. Sets `exact` to
+/// Returns a dict's key as a path segment: a string, a number's digits, or else a string like Python's. Sets `exact` to
 /// false if the text alone does not identify the key.
 std::string key_text(const pickle::Objects& objects, pickle::Ref key, bool& exact);
 

@@ -108,7 +108,7 @@ class Planner {
     for (const FileGroup& group : groups) {
       for (const std::string& name : group.names) number(name, leaf_of(name));
     }
-    // All parameters may have new names. If there is only one group, it has all of them.
+    // All parameters may have new names. A single group has all parameters.
     if (!plan_.names.empty()) return {};
     const Patterns buffers(options_.buffers);
     for (const Entry& e : names_) {
@@ -182,7 +182,7 @@ class Planner {
   std::span<const Entry> names_;
   const PytorchOptions& options_;
   std::unordered_map<std::string_view, std::uint32_t> leaves_;
-  std::vector<std::uint32_t> numbers_;  // of the parameters, by leaf
+  std::vector<std::uint32_t> numbers_;  // numbers of the parameters, by leaf
   OptimizerPlan plan_;
 };
 

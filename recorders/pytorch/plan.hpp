@@ -37,7 +37,7 @@ std::string obstacle(const LeafView& leaf);
 struct SavedStorage {
   static constexpr std::uint32_t own = 0xffffffffU;
   std::uint32_t part = 0;   // number of the snapshot; `own`: an array
-  std::uint32_t index = 0;  // of the leaf or array
+  std::uint32_t index = 0;  // index of the leaf or array
 };
 
 /// Writes tensors into a pickle. Storages get their keys in the order of first use.

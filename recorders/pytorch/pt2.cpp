@@ -382,7 +382,7 @@ class ProgramReader {
   SnapshotBuilder to_;
   std::map<const zip::Entry*, Snapshot> opened_;
   std::map<const zip::Entry*, View> saved_;  // tensors in files of torch.save
-  std::uint64_t inner_bytes_ = 0;            // of their storages
+  std::uint64_t inner_bytes_ = 0;            // size of their storages
   Skipped values_;
   std::map<std::tuple<const Storage*, const TorchType*, std::uint64_t, std::vector<std::uint64_t>,
                       std::vector<std::uint64_t>>,

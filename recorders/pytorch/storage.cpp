@@ -257,7 +257,7 @@ StoredOnce Gathered::once() const noexcept {
 }
 
 /// Copies the elements of the axes from `axis` on. All positions are in elements: `from` is the position in the view,
-/// `to` that in the leaf, and `first` that of `out` in the leaf.
+/// `to` the position in the leaf, and `first` the position of `out` in the leaf.
 template <std::size_t Size>
 Status Gathered::gather(std::size_t axis, std::uint64_t from, std::uint64_t to, std::uint64_t first,
                         std::span<std::byte> out, ReadContext& context) const {

@@ -17,11 +17,12 @@ namespace stele::inline v0::detail::pytorch {
 
 /// A dtype of PyTorch (c10/core/ScalarType.h).
 struct TorchType {
-  std::string_view name;        // torch.float32
-  std::string_view storage;     // torch.FloatStorage; empty: the dtype uses an UntypedStorage
-  DType dtype = DType::none;    // dtype of leaves; DType::opaque if stele has no such dtype
-  unsigned size = 0;            // bytes of an element; if elements are packed, of a byte of elements
-  unsigned packed_bits = 0;     // bits of an element that shares its byte with others; the first is in the low bits
+  std::string_view name;      // torch.float32
+  std::string_view storage;   // torch.FloatStorage; empty: the dtype uses an UntypedStorage
+  DType dtype = DType::none;  // dtype of leaves; DType::opaque if stele has no such dtype
+  unsigned size = 0;          // bytes of an element; if elements are packed, of a byte of elements
+  // bits of an element that shares its byte with other elements; the first element is in the low bits
+  unsigned packed_bits = 0;
   unsigned quantized_bits = 0;  // bits of an element of a quantized dtype; else 0
   bool quantized_signed = false;
 };
@@ -105,7 +106,7 @@ class Gathered {
   std::unique_ptr<Gathered> once_;  // the view without its axes of stride 0; null if it has none
 };
 
-/// Returns true if the view's elements are stored like those of a leaf: row-major, little-endian.
+/// Returns true if the view's elements are stored like a leaf's elements: row-major, little-endian.
 bool is_plain(const View& view) noexcept;
 /// Returns the shape of the leaf. For float4_e2m1fn_x2 it counts the elements, two for each element of PyTorch.
 Shape leaf_shape(const View& view);

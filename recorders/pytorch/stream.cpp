@@ -57,7 +57,8 @@ Result<File> open_stream(const SourcePtr& source, IndexBudget& memory) {
   }
   STELE_TRY_ASSIGN(const Objects system, pickle::read(cursor, memory));
   if (!system.is(system.root(), Kind::dict)) return bad("the stream does not describe its system");
-  // Elements are little-endian whatever the dict declares: PyTorch swaps their bytes on save (torch/serialization.py).
+  // Elements are little-endian, even if the dict declares another order: PyTorch swaps their bytes on save
+  // (torch/serialization.py).
   STELE_TRY_ASSIGN(Objects objects, pickle::read(cursor, memory));
   STELE_TRY_ASSIGN(const Objects keys, pickle::read(cursor, memory));
   if (!keys.is(keys.root(), Kind::list)) return bad("the stream has no list of its storages");

@@ -361,7 +361,7 @@ Result<Dense> Tensors::numpy_array(Ref r) {
 }
 
 Result<Dense> Tensors::dense(Ref r) {
-  // A quantized tensor contains tensors of scales, which contain none; but a file can nest them.
+  // A quantized tensor contains tensors of scales, which contain no tensors; but a file can nest them.
   constexpr int max_nesting = 8;
   if (nesting_ == max_nesting) return Error(Errc::limit, "tensors are nested too deeply");
   ++nesting_;

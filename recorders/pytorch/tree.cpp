@@ -522,7 +522,7 @@ class TreeBuilder {
   std::map<Key, std::uint32_t> known_;
   std::vector<std::uint8_t> levels_;  // by object; 0: unknown
   std::map<std::string, std::string> metadata_;
-  Value::Map versions_;  // of modules, by the paths of state_dicts
+  Value::Map versions_;  // versions of modules, by the paths of state_dicts
   // The paths that the extras tie; their segments: (node, segment) -> node; for each node, whether a path ends there.
   std::deque<std::string> tied_paths_;
   std::map<std::pair<std::uint32_t, std::string_view>, std::uint32_t> tied_;

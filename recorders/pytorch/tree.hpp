@@ -20,7 +20,7 @@ inline constexpr std::string_view bare_name = "tensor";
 /// Kinds of containers in `containers_origin`.
 namespace container {
 inline constexpr char dict = 'd', ordered_dict = 'o', list = 'l', tuple = 't', tuple_value = 'v', bare = 'x';
-inline constexpr char integer_keys = 'i';  // after the kind of a dict
+inline constexpr char integer_keys = 'i';  // suffix of the kind of a dict
 }  // namespace container
 
 /// The annotation with a tensor's class in Python.

@@ -13,7 +13,7 @@
 namespace stele::inline v0::detail::pytorch {
 namespace {
 
-constexpr std::size_t max_big_bytes = 255;   // of LONG1, the longest integer that PyTorch's safe loader reads
+constexpr std::size_t max_big_bytes = 255;   // maximum of LONG1, the longest integer that PyTorch's safe loader reads
 constexpr std::size_t max_big_digits = 615;  // a sign and 614 digits: longer integers do not fit
 
 /// Returns true for an integer as Python writes it: no leading zeros, no plus, no -0.

@@ -61,7 +61,7 @@ Result<Names> names_of(const Snapshot& snapshot, bool values) {
   const auto nodes = snapshot.nodes();
   const bool tied = std::any_of(nodes.begin(), nodes.end(), [](const Node& n) { return n.kind == NodeKind::alias; });
   Names made{snapshot, {}};
-  std::vector<std::uint32_t> leaves;  // of the untied snapshot's leaves
+  std::vector<std::uint32_t> leaves;  // indices of the untied snapshot's leaves
   if (tied) {
     STELE_TRY_ASSIGN(made.untied, untied(snapshot));
     STELE_TRY(each_tensor_name(snapshot, [&](const std::string&, const Node& tensor) -> Status {

@@ -32,15 +32,15 @@ constexpr std::uint64_t max_config = std::uint64_t{16} << 20;  // bytes
 /// Files that describe the quantization beside config.json (gptqmodel, autoawq, modelopt).
 constexpr std::string_view other_configs[] = {"quantize_config.json", "quant_config.json", "hf_quant_config.json"};
 
-/// Returns true for files with weights: those that are read, and copies of them in other formats.
+/// Returns true for files with weights: the files that are read, and copies in other formats.
 bool has_weights(std::string_view name) {
   constexpr std::string_view endings[] = {".safetensors", ".index.json", ".bin", ".pt",   ".pth",  ".ckpt",
                                           ".h5",          ".msgpack",    ".ot",  ".gguf", ".onnx", ".onnx_data"};
   return std::any_of(std::begin(endings), std::end(endings), [&](std::string_view e) { return name.ends_with(e); });
 }
 
-/// Returns the files that a model's folder has besides its weights. Lists files that no save copies in `left_out`:
-/// copies of the weights in other formats, and those of git and of downloads.
+/// Returns the files of a model's folder, without its weights. Lists files that no save copies in `left_out`: copies of
+/// the weights in other formats, and files of git and of downloads.
 Result<std::shared_ptr<const detail::SideFiles>> side_files(const std::shared_ptr<const Bundle>& folder,
                                                             std::vector<std::string>& left_out) {
   auto files = std::make_shared<detail::SideFiles>();
@@ -137,7 +137,7 @@ std::optional<Place> place_of(std::string_view text, const std::vector<std::stri
 
 /// Removes the descriptions of a quantization from a configuration, but for one under `config_key`.
 void remove_quantization(std::string& text) {
-  constexpr int max_models = 16;  // that a model consists of; each is a pass over the text
+  constexpr int max_models = 16;  // models in a model; each takes a pass over the text
   for (int i = 0; i < max_models; ++i) {
     auto paths = detail::composites::quantization_paths(detail::composites::parse_config(text));
     std::erase_if(paths, [](const auto& path) { return path.size() == 1 && path[0] == config_key; });
@@ -153,7 +153,8 @@ void remove_quantization(std::string& text) {
   }
 }
 
-/// Returns the configuration with this description of the quantization, or with none; all other bytes stay.
+/// Returns the configuration with this description of the quantization, or without a description; all other bytes stay
+/// unchanged.
 std::string updated(std::string text, const std::string& quantization) {
   if (!members_of(text)) return text;
   const auto path = detail::composites::quantization_path(detail::composites::parse_config(text));
@@ -175,7 +176,7 @@ std::string updated(std::string text, const std::string& quantization) {
   return text.insert(left.back().end, "," + space + entry);
 }
 
-/// Returns the configuration with the dtype of the floats, if none of them has the dtype that it names.
+/// Returns the configuration with the dtype of the floats, if no float has the dtype that it names.
 std::string with_dtype(std::string text, const Snapshot& snapshot) {
   static constexpr std::pair<std::string_view, DType> names[] = {
       {"\"float32\"", DType::f32}, {"\"float16\"", DType::f16}, {"\"bfloat16\"", DType::bf16}};

@@ -19,7 +19,7 @@ inline constexpr std::uint64_t append_threshold = std::uint64_t{1} << 20;
 inline constexpr std::string_view own_metadata[] = {"nd4j.format.version", "nd4j.format.type", "shard.index",
                                                     "shard.count", "shard.type"};
 
-/// Parses a text that is a number. Returns false for other texts.
+/// Parses a text that is a number. Returns false for other strings.
 bool parse_digits(std::string_view text, std::uint32_t& number);
 
 /// A file name of the form <base>.shard<index>-of-<count>[.sdnb].

@@ -32,8 +32,8 @@ class ModelPlan {
   /// Borrows the checkpoint. `inner`: plans a nested graph.
   ModelPlan(const Checkpoint& checkpoint, SameDiffContainer container, bool inner = false);
   ModelPlan(Checkpoint&& checkpoint, SameDiffContainer container, bool inner = false) = delete;
-  /// Assigns arrays, states and ids. Call once, before all others. Errors: not_representable, duplicate, malformed,
-  /// missing (a variable's tensor), invalid_argument.
+  /// Assigns arrays, states and ids. Call once, before all other functions. Errors: not_representable, duplicate,
+  /// malformed, missing (a variable's tensor), invalid_argument.
   Status run();
 
   SameDiffContainer container() const { return container_; }

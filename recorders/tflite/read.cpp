@@ -281,7 +281,7 @@ class Reader {
     return {};
   }
 
-  /// Returns the annotation of a quantized tensor; null for others.
+  /// Returns the annotation of a quantized tensor; null for other tensors.
   Result<Value> quantization_of(const fb::Vector& tensors, const fb::Table& tensor, const Type& type) {
     const DTypeClass kind = dtype_class(type.dtype);
     const fb::Table from = in_.table(tensor, 4);
@@ -335,7 +335,7 @@ class Reader {
     return Value(std::move(note));
   }
 
-  /// Reads the description, and the metadata that are text. Others get a note.
+  /// Reads the description, and the metadata that are text. Other tensors get a note.
   Status metadata(const fb::Table& model) {
     std::map<std::string, std::string> texts;
     std::string description = in_.text(model, 3);
@@ -367,7 +367,7 @@ class Reader {
   IndexBudget memory_;
   SnapshotBuilder builder_;
   fb::Vector buffers_;
-  std::string prefix_;                                       // of the current subgraph's names
+  std::string prefix_;                                       // prefix of the current subgraph's names
   std::unordered_set<std::string> names_;                    // so far
   std::unordered_map<std::string, std::uint64_t> repeated_;  // names with their last number
   std::unordered_map<std::uint32_t, First> first_;           // by buffer

@@ -38,7 +38,7 @@ struct Header {
   std::array<std::int32_t, hparam_names.size()> hparams{};
   Extent filters[2] = {};        // rows and columns of the mel filters
   std::uint64_t filters_at = 0;  // offset of their elements
-  Value::List tokens;            // strings in the alphabet of GPT-2, where each byte is one character
+  Value::List tokens;            // strings in the alphabet of GPT-2, in which each character represents a byte
 };
 
 struct Tensor {

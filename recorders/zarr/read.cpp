@@ -116,7 +116,7 @@ bool contains(const Bundle& folder, std::string_view name) {
   return found && *found;
 }
 
-/// Returns true if a folder with Orbax's metadata beside zarr's is a checkpoint of Orbax.
+/// Returns true if a folder with the metadata of both Orbax and zarr is a checkpoint of Orbax.
 bool is_orbax(const Bundle& folder) {
   return contains(folder, "_METADATA") || contains(folder, "_CHECKPOINT_METADATA") ||
          contains(folder, "manifest.ocdbt");

@@ -1,6 +1,7 @@
 // A cached file is two files, named after the SHA-256 of its identity: .blocks, a sparse file with the blocks at their
-// offsets, and .sums, the XXH3-64 of each block (0: not there). A block is written before its sum, and compared with it
-// when it is read, so that neither another process nor a power failure can make it wrong: it is read again instead.
+// offsets, and .sums, the XXH3-64 of each block (0: the block is missing). A block is written before its sum, and
+// compared with it when it is read, so that neither another process nor a power failure can make it wrong: it is read
+// again instead.
 #include "remote/http/cache.hpp"
 
 #include <algorithm>
@@ -51,7 +52,8 @@ std::uint64_t used_by(const fs::path& sums) {
          static_cast<std::uint64_t>(all.size() - static_cast<std::size_t>(std::count(all.begin(), all.end(), 0U)));
 }
 
-/// Removes the files that were opened least recently, until the others have at most `limit` bytes. Returns their bytes.
+/// Removes the files that were opened least recently, until the remaining files have at most `limit` bytes. Returns
+/// their bytes.
 std::uint64_t evict(const fs::path& folder, const fs::path& kept, std::uint64_t limit) {
   struct Entry {
     fs::path path;
@@ -99,7 +101,7 @@ class CachedFile final : public Source {
           at += take(block.span(), number * block_size, offset, out);
           continue;
         }
-        // All blocks up to the next one that is there.
+        // All blocks up to the next cached block.
         std::uint64_t end = number + 1;
         while (end * block_size < offset + out.size() && !has(end)) ++end;
         const std::uint64_t begin = number * block_size;
@@ -113,7 +115,8 @@ class CachedFile final : public Source {
   }
 
  private:
-  /// Copies what bytes from `begin` on have of the range. Returns the number of bytes from the later of the begins on.
+  /// Copies the overlap of the range and `bytes`, which start at `begin`. Returns the number of bytes from the later of
+  /// the begins on.
   static std::uint64_t take(std::span<const std::byte> bytes, std::uint64_t begin, std::uint64_t offset,
                             std::span<std::byte> out) {
     const std::uint64_t from = std::max(begin, offset), to = std::min(begin + bytes.size(), offset + out.size());

@@ -7,8 +7,9 @@
 
 namespace stele::inline v0::remote {
 
-/// Returns a source that keeps what it reads of another one in Options::cache_folder, and reads it from there.
-/// `identity` names the file and its version. Returns `file` itself if there is no folder, or it cannot be used.
+/// Returns a source that keeps the bytes that it reads from another source in Options::cache_folder, and reads them
+/// from there again. `identity` names the file and its version. Returns `file` itself if no folder is set, or if the
+/// folder cannot be used.
 SourcePtr cached(SourcePtr file, const std::string& identity, const Options& options);
 
 }  // namespace stele::inline v0::remote

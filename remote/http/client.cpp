@@ -22,7 +22,7 @@ void initialize() {
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
 }
 
-/// Returns what a server said, as one short line of printable text.
+/// Returns a server's answer as one short line of printable text.
 std::string safe(std::string_view text) {
   constexpr std::size_t longest = 200;
   std::string out;
@@ -107,7 +107,8 @@ std::string xml_text(std::string_view xml, std::string_view name) {
       out += entity->second;
       text.remove_prefix(entity->first.size());
     } else if (const std::size_t end_of_code = text.substr(0, 12).find(';');
-               text.starts_with("&#") && end_of_code != text.npos) {  // of one byte: S3 writes control characters so
+               // code of one byte: S3 writes control characters in this form
+               text.starts_with("&#") && end_of_code != text.npos) {
       const bool hex = text[2] == 'x';
       const auto code = std::strtoul(std::string(text.substr(hex ? 3 : 2, 8)).c_str(), nullptr, hex ? 16 : 10);
       out += code < 128 ? static_cast<char>(code) : '?';
@@ -302,7 +303,7 @@ struct Client::Try {
             .file(request.url.shown())
             .expected("at most " + std::to_string(limit) + " bytes");
       }
-      bytes = bytes.first(limit - answer.text.size());  // of an error message
+      bytes = bytes.first(limit - answer.text.size());  // bytes of an error message
     }
     answer.text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     return {};
@@ -485,7 +486,7 @@ Result<Answer> Client::run(Call call) const {
         if (at.url.scheme == "https" && next.scheme != "https") {
           return Error(Errc::io, "the server redirects from https to http").file(at.url.shown()).found(next.shown());
         }
-        if (!next.same_host(at.url)) {  // what the headers have is for the first host only
+        if (!next.same_host(at.url)) {  // only the first host gets the credentials in the headers
           home = false;
           at.headers.clear();
         }

@@ -1,4 +1,4 @@
-// Requests over http and https by libcurl: retries, redirects, and errors that say what the server said.
+// Requests over http and https by libcurl: retries, redirects, and errors that contain the server's message.
 #pragma once
 
 #include <curl/curl.h>
@@ -23,7 +23,7 @@ struct Request {
   std::string method = "GET";
   Url url{};
   std::vector<std::pair<std::string, std::string>> headers{};  // names in lower case
-  std::optional<ByteRange> range{};                            // of the file; not empty
+  std::optional<ByteRange> range{};                            // range of the file; not empty
   std::span<const std::byte> body{};
 };
 
@@ -35,7 +35,7 @@ struct Answer {
 
   std::map<std::string, std::string> redirect{};  // headers of the first answer, if it was a redirect
 
-  /// Returns a header, or one of the first answer that led here; empty if there is none.
+  /// Returns a header of the answer, or else of the first answer before redirects; empty if there is none.
   std::string header(const std::string& name) const;
   bool ok() const noexcept { return status >= 200 && status < 300; }
 };
@@ -60,8 +60,8 @@ class Account {
  public:
   virtual ~Account() = default;
   virtual Status sign(Request& request) const = 0;
-  /// Returns true if the answer, which is not a success, says how the request must be changed, and it may be tried
-  /// again.
+  /// Returns true if the answer, which is not a success, contains the changes that the request needs before another
+  /// try.
   virtual bool learn(const Answer& answer) const { return static_cast<void>(answer), false; }
 };
 
@@ -78,11 +78,11 @@ class Client {
     Request request{};
     const Account* account = nullptr;
     Receiver* receiver = nullptr;
-    std::size_t max_answer = max_text;  // of Answer::text
+    std::size_t max_answer = max_text;  // maximum size of Answer::text
     bool follow = true;                 // redirects
-    unsigned tries = 0;                 // at most; 0: Options::tries
+    unsigned tries = 0;                 // maximum; 0: Options::tries
     Url* reached = nullptr;             // receives the URL that answered
-    std::vector<long> accepted{};       // statuses beside 2xx that are not errors
+    std::vector<long> accepted{};       // statuses other than 2xx that are not errors
   };
   /// Sends a request until it succeeds or need not be tried again. Errors: not_found (404, 410), io, timed_out,
   /// exists (409, 412), those of the receiver.
@@ -111,8 +111,8 @@ class Pages {
  public:
   /// Maximum number of files of a folder, and of pages: stores send up to 1000 files in one.
   static constexpr std::size_t max_entries = 1'000'000, max_pages = 10'000;
-  /// Checks a page. `token` is what asks for the next one, empty after the last; `entries` is the number of files so
-  /// far; `bytes` the size of the page. Errors: limit, io (the server sends a page again, or only empty ones).
+  /// Checks a page. `token` requests the next page, and is empty after the last page; `entries` is the number of files
+  /// so far; `bytes` the size of the page. Errors: limit, io (the server repeats a page, or sends only empty pages).
   Status next(std::string_view token, std::size_t entries, std::size_t bytes, const std::string& shown);
 
  private:

@@ -38,7 +38,7 @@ namespace {
 
 constexpr std::uint64_t head_bytes = std::uint64_t{64} << 10;
 
-/// Returns the text that identifies the content of a file; all answers must have the same.
+/// Returns the string that identifies the content of a file; it must be equal in all answers.
 std::string version_of(const Answer& answer) {
   const std::string tag = answer.header("etag");
   return !tag.empty() ? tag : answer.header("last-modified");

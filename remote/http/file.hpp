@@ -25,11 +25,11 @@ struct Place {
   std::shared_ptr<const Account> account{};  // null: requests are not signed
   Url url{};
   std::string name{};                                       // for messages
-  std::function<std::shared_ptr<const Bundle>()> bundle{};  // of the files beside it; may be empty
+  std::function<std::shared_ptr<const Bundle>()> bundle{};  // bundle of the file's folder; may be empty
 };
 
 /// Opens a file with one request, which also reads its first bytes. `answer`: receives the headers of the first answer.
-/// Errors: those of Client::run, unsupported (a server without ranges, and a file that is not small).
+/// Errors: those of Client::run, unsupported (a server without ranges, if the file is not small).
 Result<SourcePtr> open_file(Place place, Answer* answer = nullptr);
 
 /// Returns a bundle for the files below a URL, which ends with '/'. Their names cannot be listed.

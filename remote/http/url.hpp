@@ -13,7 +13,7 @@ namespace stele::inline v0::remote {
 struct Url {
   std::string scheme;  // lower case
   std::string host;    // lower case, with the brackets of IPv6
-  std::string port;    // empty: that of the scheme
+  std::string port;    // empty: the scheme's port
   std::string path;    // encoded; begins with '/'
   std::string query;   // encoded, without '?'
 
@@ -25,7 +25,7 @@ struct Url {
   std::string authority() const { return port.empty() ? host : host + ":" + port; }
   bool same_host(const Url& other) const;
   bool is_this_machine() const;
-  /// Returns the URL that a Location header of this one means. Errors: invalid_argument.
+  /// Resolves a Location header relative to this URL. Errors: invalid_argument.
   Result<Url> resolve(const std::string& location) const;
 };
 

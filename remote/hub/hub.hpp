@@ -13,15 +13,15 @@
 
 namespace stele::inline v0::remote {
 
-/// One revision of a repository. Thread-safe. The first answer says which commit the revision is; later requests ask
-/// for that commit. Files that the local cache has from it are read there.
+/// One revision of a repository. Thread-safe. The first answer contains the revision's commit; later requests ask for
+/// that commit. Reads files of that commit from the local cache, if it has them.
 class Repository : public std::enable_shared_from_this<Repository> {
  public:
   struct Name {
     std::string kind{};  // "", "datasets/" or "spaces/"
     std::string repo{};  // "owner/name"
     std::string revision = "main";
-    std::string path{};  // of a file or folder in it; may be empty
+    std::string path{};  // path of a file or folder in the repository; may be empty
 
     /// Parses "hf://[datasets/|spaces/]owner/name[@revision][/path]". A revision may contain %2F for '/'.
     static Result<Name> parse(const std::string& url);
@@ -29,14 +29,14 @@ class Repository : public std::enable_shared_from_this<Repository> {
   static Result<std::shared_ptr<const Repository>> open(std::shared_ptr<const Client> client, const Name& name);
 
   Result<SourcePtr> file(const std::string& path) const;
-  /// Returns the sorted paths of all files, or, offline, of those in the local cache. Asks once.
+  /// Returns the sorted paths of all files, or, offline, of the files in the local cache. Asks once.
   Result<std::vector<std::string>> files() const;
   std::shared_ptr<const Bundle> bundle(std::string folder) const;
   std::string shown(std::string_view path) const;
 
  private:
   Repository() = default;
-  /// Returns the revision to ask for: the commit, once it is known.
+  /// Returns the revision for requests: the commit, once it is known.
   std::string revision() const;
   Result<Url> url(const std::string& before, const std::string& after) const;
   Result<std::vector<std::string>> list() const;

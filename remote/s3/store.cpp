@@ -28,7 +28,7 @@ Status S3Account::sign(Request& request) const {
   std::unique_lock lock(mutex_);
   const std::time_t now = std::time(nullptr) + skew_;
   lock.unlock();
-  // Over TLS the body needs no signature of its own.
+  // Over TLS the body needs no separate signature.
   const bool hashed = request.url.scheme != "https" || request.body.empty();
   return sign_v4(request, *settings_.credentials, region(), "s3",
                  hashed ? sha256_hex(request.body) : "UNSIGNED-PAYLOAD", now);

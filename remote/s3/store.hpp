@@ -13,7 +13,7 @@
 
 namespace stele::inline v0::remote {
 
-/// The account, the endpoint and the region, from the options and from what AWS's programs use.
+/// The account, the endpoint and the region, from the options, or from the variables and files of AWS's programs.
 struct S3Settings {
   std::optional<Credentials> credentials{};
   std::string region = "us-east-1";
@@ -33,7 +33,7 @@ class S3Account final : public Account {
  private:
   S3Settings settings_;
   mutable std::mutex mutex_;
-  mutable std::string region_{};   // as learnt
+  mutable std::string region_{};   // region that the store's answers named
   mutable std::int64_t skew_ = 0;  // seconds that the server's clock is ahead
 };
 

@@ -20,7 +20,7 @@ namespace stele::inline v0::remote {
 namespace {
 
 constexpr std::uint64_t mib = std::uint64_t{1} << 20;
-constexpr std::uint64_t least_part = 5 * mib;  // of all parts but the last
+constexpr std::uint64_t least_part = 5 * mib;  // size of all parts except the last
 constexpr std::uint64_t most_parts = 10'000;   // both: Amazon S3, "Multipart upload limits"
 
 using Md5 = std::array<std::byte, 16>;
@@ -39,7 +39,7 @@ std::string without_quotes(std::string text) {
   return text;
 }
 
-/// Returns true if the ETag is an MD5, which it is not for objects that the store encrypts with keys of its own.
+/// Returns true if the ETag is an MD5; it is not for objects that the store encrypts with its own keys.
 bool is_md5(const std::string& tag) {
   return tag.size() == 32 && tag.find_first_not_of(v0::detail::hex_digits) == tag.npos;
 }
@@ -145,7 +145,7 @@ class Upload final : public Sink {
       return Error(Errc::limit, "the upload has too many parts").file(name()).hint("raise remote::Options::part_bytes");
     Part part{++parts_, std::exchange(buffer_, Bytes())};
     part.bytes.truncate(std::exchange(used_, 0));
-    // Larger parts for a file that grows beyond what was announced.
+    // Uses larger parts if the file grows beyond the announced size.
     if (parts_ % 1000 == 0) part_ *= 2;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return waiting_.size() + active_ < threads_allowed_ || error_; });
@@ -228,18 +228,18 @@ class Upload final : public Sink {
     if (!options_.overwrite) post.headers.emplace_back("if-none-match", "*");
     Request asked = post;
     auto answer = bucket_->send(std::move(post));
-    // S3 may begin its answer before it knows the result, and then says so in a body with the status 200.
+    // S3 may begin its answer before the result is known, and then reports an error in a body with the status 200.
     if (answer && answer->text.find("<CompleteMultipartUploadResult") != std::string::npos) {
       id_.clear();
       return {};
     }
-    // A try whose answer was lost may have succeeded. If it has not, the same bytes are there already.
+    // A try whose answer was lost may have succeeded. If not, the object already has these bytes.
     if (!tag.empty() && tag_is(tag)) return {};  // the destructor ends an upload that is still open
     if (!answer) return std::move(answer).error();
     answer->status = 500;
     return error_of(asked, *answer);
   }
-  /// Returns true if the object is there and has this ETag.
+  /// Returns true if the object exists and has this ETag.
   bool tag_is(const std::string& tag) const {
     auto head = request("HEAD", {});
     if (!head) return false;
@@ -248,7 +248,7 @@ class Upload final : public Sink {
   }
   Status abort() {
     STELE_TRY_ASSIGN(Request remove, request("DELETE", "uploadId=" + percent_encoded(id_, false)));
-    STELE_TRY(bucket_->send(std::move(remove), max_text, {404}, 2));  // after an error, the store may be gone
+    STELE_TRY(bucket_->send(std::move(remove), max_text, {404}, 2));  // after an error, the store may no longer exist
     return {};
   }
 
@@ -259,7 +259,7 @@ class Upload final : public Sink {
   std::size_t threads_allowed_ = 1;
   Bytes buffer_{};
   std::size_t used_ = 0;
-  std::string id_{};  // of the upload, once it has begun
+  std::string id_{};  // id of the upload, once it is started
   std::uint64_t parts_ = 0;
 
   std::mutex mutex_;

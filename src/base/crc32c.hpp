@@ -11,7 +11,7 @@ namespace stele::inline v0::detail {
 
 /// Continues the CRC-32C `crc` of previous bytes (0 if there are none) with more bytes. Can be used as a detail::Crc32.
 STELE_EXPORT std::uint32_t crc32c(std::uint32_t crc, const void* data, std::size_t size) noexcept;
-/// Does the same as crc32c() without special instructions, for tests.
+/// Computes crc32c() without special instructions, for tests.
 STELE_EXPORT std::uint32_t crc32c_by_table(std::uint32_t crc, const void* data, std::size_t size) noexcept;
 
 /// Returns the stored form of a checksum. LevelDB masks it, because the CRC of data that contains its own CRC is weak.

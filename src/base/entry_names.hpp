@@ -1,4 +1,4 @@
-// Entry names by which formats distinguish files in one kind of container (zip, tar).
+// Names of entries that distinguish the formats of one container (zip, tar).
 #pragma once
 
 #include <string_view>

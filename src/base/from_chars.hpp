@@ -1,4 +1,5 @@
-// std::from_chars, also of floats where the standard library has it of integers only (libc++ before version 20).
+// std::from_chars, with an own version for floats if the standard library supports only integers (libc++ before version
+// 20).
 #pragma once
 
 #include <charconv>

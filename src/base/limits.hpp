@@ -2,8 +2,8 @@
 //
 // Opening takes memory for the file's index: nodes (32 bytes), leaves (48), extents, names, values, and the reader's
 // own tables. The limit grows with the file's size, at a rate for each kind of bytes, so that all files of the writers
-// can be opened, however many entries they have. Bytes that are used more than once (shared offsets, compression) do
-// not raise it. `Limits::index_bytes` replaces it.
+// can be opened, with any number of entries. Bytes that are used more than once (shared offsets, compression) do not
+// raise it. `Limits::index_bytes` replaces it.
 //
 // Tensors may take as many bytes as the files can hold: the bytes of their leaves, or SnapshotData::capacity if the
 // bytes are compressed or text. `Limits::tensor_bytes` and `total_bytes` replace this limit.

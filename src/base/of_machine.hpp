@@ -5,8 +5,8 @@
 
 namespace stele::inline v0::detail {
 
-/// Returns true if the machine, the network or the user has ended an operation: whoever asks for the kind of a file
-/// then does not know it.
+/// Returns true if the machine, the network or the user has ended an operation: the kind of the file then remains
+/// unknown.
 inline bool is_of_machine(const Error& error) noexcept {
   const Errc code = error.code();
   return code == Errc::io || code == Errc::timed_out || code == Errc::out_of_memory || code == Errc::cancelled;

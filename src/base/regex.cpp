@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t max_expression = 4096;    // bytes
 constexpr std::size_t max_instructions = 4096;  // bounds the time for a character
-constexpr int max_depth = 32;                   // of groups: bounds the stack
-constexpr unsigned max_count = 1000;            // of a repetition
+constexpr int max_depth = 32;                   // nested groups: bounds the stack
+constexpr unsigned max_count = 1000;            // maximum count of a repetition
 constexpr std::size_t other = 128;              // the place of all characters beyond ASCII in a set
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -22,7 +22,7 @@ bool is_word(unsigned char c) {
 
 }  // namespace
 
-/// Compiles each construct to a piece of a program whose end is the match, which is joined to others by moving.
+/// Compiles each construct to a piece of a program whose end is the match. Moving joins pieces.
 class Regex::Compiler {
  public:
   Compiler(std::string_view text, std::vector<Set>& sets) : rest_(text), sets_(sets) {}
@@ -59,7 +59,7 @@ class Regex::Compiler {
       all.push_back(sequence(depth));
     } while (good_ && take('|'));
     Program joined = std::move(all.back());
-    for (std::size_t i = all.size() - 1; good_ && i-- > 0;) {  // this one, or those after it
+    for (std::size_t i = all.size() - 1; good_ && i-- > 0;) {  // this alternative, or the later ones
       Program both{split(1, all[i].size() + 2)};
       append(both, all[i]);
       both.push_back(jump(static_cast<std::int32_t>(joined.size()) + 1));
@@ -93,7 +93,7 @@ class Regex::Compiler {
       min = sign == '+' ? 1 : 0;
       without_end = sign != '?';
     }
-    take('?');  // lazy: the same texts match
+    take('?');  // lazy: the set of matches does not change
     const bool twice = rest_.starts_with('*') || rest_.starts_with('+') || rest_.starts_with('?') ||
                        rest_.starts_with('{');  // possessive, or an error
     if (twice || assertion) return fail();
@@ -120,7 +120,7 @@ class Regex::Compiler {
     return true;
   }
 
-  /// Takes what matches a place between characters.
+  /// Parses an assertion, which matches a position between characters.
   std::optional<Program> border() {
     const auto of = [&](Op op, std::size_t size) {
       rest_.remove_prefix(size);
@@ -189,7 +189,7 @@ class Regex::Compiler {
     return c > -2;
   }
 
-  /// Takes a set in brackets, after the first.
+  /// Parses a set in brackets, after the opening bracket.
   bool characters(Set& set) {
     const bool inverted = take('^');
     for (bool first = true; first || !take(']'); first = false) {

@@ -16,7 +16,7 @@ namespace stele::inline v0::detail::regex {
 /// classes `\d`, `\w`, `\s`. Lookaround, back-references, flags and characters other than ASCII are not of it.
 class Regex {
  public:
-  /// Returns nullopt for an expression with other syntax, or one that is too large.
+  /// Returns nullopt for an expression with unsupported syntax, or one that is too large.
   static std::optional<Regex> compile(std::string_view expression);
 
   /// Returns true if the expression matches at the beginning of a text, perhaps a part of it: Python's `re.match`.
@@ -32,14 +32,14 @@ class Regex {
     Op op;
     std::int32_t first = 1, second = 1;  // the next instructions, relative; of `characters`: first is the set
   };
-  /// The ASCII characters of a set, and whether it has all others.
+  /// The ASCII characters of a set, and true if it has all other characters.
   using Set = std::bitset<129>;
   using Program = std::vector<Instruction>;
   class Compiler;
 
   bool run(std::string_view text, bool anywhere) const;
 
-  Program program_;  // its end is the match
+  Program program_;  // the end of the program is the match
   std::vector<Set> sets_;
 };
 

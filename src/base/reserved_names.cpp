@@ -29,12 +29,12 @@ bool is_separator(char c) noexcept { return separators.find(c) != separators.npo
 
 bool is_reserved(std::string_view part) noexcept {
   if (part.ends_with('.') || part.ends_with(' ')) return true;
-  std::string_view stem = part.substr(0, part.find_first_of(".:"));  // also NUL:.bin is the device
+  std::string_view stem = part.substr(0, part.find_first_of(".:"));  // NUL:.bin also names the device
   stem = stem.substr(0, stem.find_last_not_of(' ') + 1);
   constexpr std::string_view devices[] = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"};
   if (std::any_of(std::begin(devices), std::end(devices), [&](auto device) { return is(stem, device); })) return true;
   if (!is(stem.substr(0, 3), "COM") && !is(stem.substr(0, 3), "LPT")) return false;
-  const std::string_view port = stem.substr(3);  // also superscript digits, in UTF-8
+  const std::string_view port = stem.substr(3);  // a digit, or a superscript digit in UTF-8
   return (port.size() == 1 && port[0] >= '0' && port[0] <= '9') || port == "\xc2\xb9" || port == "\xc2\xb2" ||
          port == "\xc2\xb3";
 }

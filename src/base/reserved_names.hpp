@@ -11,7 +11,7 @@ namespace stele::inline v0::detail {
 bool is_reserved(std::string_view part) noexcept;
 
 /// Returns the first reserved part of a path; empty if it has none, and for a path with the prefix \\?\ or \\.\, whose
-/// parts Windows takes as they are.
+/// parts Windows uses unchanged.
 std::string_view reserved_part(std::string_view path) noexcept;
 
 }  // namespace stele::inline v0::detail

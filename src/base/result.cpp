@@ -61,7 +61,7 @@ struct Error::Data {
 
   char* texts() noexcept { return reinterpret_cast<char*>(this + 1); }
   const char* texts() const noexcept { return reinterpret_cast<const char*>(this + 1); }
-  /// Returns the offset of the part's first byte; that of `parts_` is the end.
+  /// Returns the offset of the part's first byte; the offset of `parts_` is the end.
   std::size_t begin(Part part) const noexcept {
     return std::accumulate(sizes.begin(), sizes.begin() + part, std::size_t{0});
   }

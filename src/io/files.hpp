@@ -35,15 +35,15 @@ inline FilePlace file_place(std::string path) {
   return {nullptr, text, std::move(text)};
 }
 
-/// A path, divided at its last slash. The folder ends with the slash; it is "." for a name alone.
+/// A path, divided at its last slash. The folder ends with the slash; it is "." if the path is only a name.
 struct FolderAndName {
   std::string folder, name;
 };
 FolderAndName split_path(const std::string& path);
 
-/// The ending of a journal's name: apply_in_place() writes it beside the file that it changes.
+/// The ending of a journal's name: apply_in_place() writes it next to the file that it changes.
 inline constexpr std::string_view journal_ending = ".stele-journal";
-/// Returns an error if a journal is beside the file, which then may be a mixture of two versions.
+/// Returns an error if the file has a journal; the file may then be a mixture of two versions.
 Status check_no_journal(const FilePlace& place);
 
 /// Returns the path with this extension added if its last segment has none.
@@ -86,9 +86,9 @@ Status refuse_bytes(std::span<const std::span<const std::byte>> pieces, const st
 
 /// The contents of a folder and the folders below it.
 struct Listing {
-  std::vector<std::string> names;  // of files, sorted
+  std::vector<std::string> names;  // names of files, sorted
   std::string other;               // a broken link, a device or another file system, which do not belong to it
-  bool empty = true;               // false also if it contains only unfinished files
+  bool empty = true;               // false even if it contains only unfinished files
 };
 Result<Listing> list_all(const os::Folder& folder);
 

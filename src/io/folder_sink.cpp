@@ -135,8 +135,8 @@ class FolderSink final : public Sink {
     }
   }
 
-  /// Exchanges the new folder with the checked one. If another save has put a folder there since, exchanges it with
-  /// that folder if it may be replaced too.
+  /// Exchanges the new folder with the checked one. If another save has created a folder at the target since, exchanges
+  /// it with that folder if it may be replaced, too.
   Status exchange(const os::Folder& looked_at) {
     STELE_TRY(os::exchange(target_.folder, leaf_, target_.leaf, name()));
     auto agreed = detail::guarded([&]() -> Status {

@@ -1,4 +1,4 @@
-// Collects small pieces for a sink, so that a save makes few system calls, whatever the size of the tensors.
+// Collects small pieces for a sink, so that a save makes few system calls for tensors of any size.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class STELE_EXPORT Gather {
  public:
   explicit Gather(Sink& sink);
 
-  /// Appends bytes: copies small pieces, and writes others directly from their memory.
+  /// Appends bytes: copies small pieces, and writes large pieces directly from their memory.
   Status write(std::span<const std::byte> bytes);
   Status zeros(std::size_t count);
   /// Appends bytes of a source (see Sink::copy).

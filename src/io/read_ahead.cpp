@@ -18,7 +18,7 @@ namespace stele::inline v0 {
 namespace {
 
 constexpr std::uint64_t kib = 1024, mib = 1024 * kib;
-constexpr std::uint64_t small_read = 64 * kib;  // of an index, or of a small tensor that nobody announced
+constexpr std::uint64_t small_read = 64 * kib;  // read of an index, or of a small tensor that was not announced
 constexpr std::size_t kept_blocks = 64;
 constexpr std::uint64_t least_request = mib, largest_request = 16 * mib;
 constexpr std::uint64_t least_gap = 4 * kib, largest_gap = 4 * mib;
@@ -99,14 +99,14 @@ class ReadAhead final : public Source {
   struct Piece {
     enum class State : std::uint8_t { waiting, reading, ready, failed };
     std::uint64_t end = 0;
-    std::vector<ByteRange> left{};  // announced ranges that nobody has read, sorted
-    std::size_t open = 0;           // those that are not empty; 0: the piece is not needed
+    std::vector<ByteRange> left{};  // announced ranges that were not read yet, sorted
+    std::size_t open = 0;           // number of non-empty ranges; 0: the piece is not needed
     State state = State::waiting;
-    std::uint64_t turn = 0;  // when it became ready
+    std::uint64_t turn = 0;  // position in the order in which pieces became ready
     Bytes bytes{};
     std::optional<Error> error{};
   };
-  using Pieces = std::map<std::uint64_t, std::shared_ptr<Piece>>;  // by their begin; they do not overlap
+  using Pieces = std::map<std::uint64_t, std::shared_ptr<Piece>>;  // sorted by offset; pieces do not overlap
   using Lock = std::unique_lock<std::mutex>;
 
   bool drop_if_unused(Piece& piece) const {
@@ -187,7 +187,7 @@ class ReadAhead final : public Source {
     }
   }
 
-  /// Notes that a range was read. What is used up stays in the list, with a size of 0, so that this takes the time of a
+  /// Notes that a range was read. Used ranges stay in the list, with a size of 0, so that this takes the time of a
   /// search.
   static void use(Piece& piece, std::uint64_t begin, std::uint64_t end) {
     auto& left = piece.left;
@@ -239,7 +239,7 @@ class ReadAhead final : public Source {
       erase(begin, piece);
       return *piece->error;
     }
-    if (piece->state != Piece::State::ready) return read_some(lock, offset, out);  // it was given up
+    if (piece->state != Piece::State::ready) return read_some(lock, offset, out);  // the piece was dropped
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), piece->end - offset));
     lock.unlock();
     std::memcpy(out.data(), piece->bytes.data() + (offset - begin), n);
@@ -247,7 +247,7 @@ class ReadAhead final : public Source {
     use(*piece, offset, offset + n);
     if (piece->open == 0) {
       erase(begin, piece);
-      changed_.notify_all();  // there is room for another one
+      changed_.notify_all();  // another piece fits the memory
     }
     return n;
   }
@@ -297,7 +297,7 @@ class ReadAhead final : public Source {
     return {};
   }
 
-  /// Gives up the oldest pieces that nobody has read, if there are too many.
+  /// Drops the oldest unread pieces, if there are too many.
   void make_room(const Piece* kept) const {
     while (held_ > options_.memory + largest_request) {
       auto oldest = pieces_.end();
@@ -310,7 +310,7 @@ class ReadAhead final : public Source {
     }
   }
 
-  // ---- what nobody announced
+  // ---- reads without an announcement
 
   Result<std::size_t> read_unplanned(Lock& lock, std::uint64_t offset, std::span<std::byte> out) const {
     if (const auto found = block_at(offset); found != blocks_.end()) {
@@ -417,7 +417,7 @@ class ReadAhead final : public Source {
     }
   }
 
-  /// Returns the first waiting piece from the last read on, if there is room for it.
+  /// Returns the first waiting piece after the last read, if it fits the memory.
   Pieces::iterator next_waiting() const {
     if (waiting_ == 0 || held_ >= options_.memory) return pieces_.end();
     const auto waits = [](const auto& entry) { return entry.second->state == Piece::State::waiting; };
@@ -438,7 +438,7 @@ class ReadAhead final : public Source {
   mutable Blocks blocks_;
   mutable std::size_t waiting_ = 0;   // pieces in that state
   mutable std::uint64_t held_ = 0;    // bytes of the pieces that are ready or being read
-  mutable std::uint64_t cursor_ = 0;  // where the last piece was read
+  mutable std::uint64_t cursor_ = 0;  // offset of the last piece that was read
   mutable std::uint64_t turns_ = 0;
   mutable std::uint64_t sequence_ = 0, sequence_end_ = 0;  // unplanned bytes read in order, and where they end
   mutable Speed speed_;

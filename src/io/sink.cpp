@@ -110,8 +110,8 @@ class Temporary {
   bool is_open() const noexcept { return file_.is_open(); }
   Status keep_permissions(const std::string& target) { return os::keep_permissions(folder_, target, file_); }
 
-  /// Replaces `target` with this file. The file remains open, and thus locked, until it has its final name. Then
-  /// removes the journal of a change of the old file in place, which may need it until then.
+  /// Replaces `target` with this file. The file remains open, and thus locked, until it has its final name. After the
+  /// rename, removes the journal of an in-place change of the old file; until then, the old file may need it.
   Status replace(const std::string& target, FileSinkOptions options, Names names) {
     const bool full = options.durability == Durability::full;
     const os::Path journal(&folder_, target + std::string(detail::journal_ending), file_.name());
@@ -119,7 +119,7 @@ class Temporary {
     STELE_TRY((options.overwrite ? os::rename : os::rename_new)(folder_, leaf_, target, file_.name()));
     // From here on the file is saved: nothing may fail because memory has run out.
     const os::File placed = std::move(file_);
-    if (names == Names::later) return {};  // in a new folder
+    if (names == Names::later) return {};  // the file is in a new folder
     if (full) STELE_TRY(os::sync_folder(folder_, placed));
     if (!is_there(journal)) return {};
     os::remove(folder_, journal.text);

@@ -49,7 +49,7 @@ class STELE_EXPORT Urls {
                                                bool folder) const = 0;
   /// Errors: unsupported (nothing can be saved at such URLs).
   virtual Result<std::shared_ptr<Store>> store(const std::string& url) const = 0;
-  /// Returns one text for all URLs by which an object can be reached, as far as the URLs show it.
+  /// Returns the same string for all URLs of an object, as far as the URLs show that they name one object.
   virtual std::string identity(const std::string& url) const = 0;
 
  protected:
@@ -62,7 +62,7 @@ STELE_EXPORT bool is_url(std::string_view path) noexcept;
 STELE_EXPORT void set_urls(const Urls* urls) noexcept;
 /// Returns Urls::identity(), or the URL itself if the program opens no URLs.
 STELE_EXPORT std::string url_identity(const std::string& url);
-/// Returns the opener. Errors: unsupported (the program has none).
+/// Returns the opener. Errors: unsupported (the program opens no URLs).
 Result<const Urls*> urls_for(std::string_view url);
 
 }  // namespace stele::inline v0::detail

@@ -52,7 +52,7 @@ class Reader {
   /// Reads an exact integer. A fraction, an exponent or -0 is malformed; a number beyond the type is out_of_range.
   bool read_u64(std::uint64_t& out) noexcept;
   bool read_i64(std::int64_t& out) noexcept;
-  /// Reads any number, rounded to nearest, also to zero. A number that rounds to infinity is out_of_range.
+  /// Reads any number, rounded to nearest, if necessary to zero. A number that rounds to infinity is out_of_range.
   bool read_double(double& out) noexcept;
   /// Reads an integer as i64 or u64, and a number with a fraction or exponent, or -0, as f64.
   bool read_number(Value& out) noexcept;

@@ -18,7 +18,7 @@ namespace {
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-// Parses up to eight digits at `p` into `number` and skips them. If fewer than eight bytes are left, skips none.
+// Parses up to eight digits at `p` into `number` and skips them. Skips nothing if fewer than eight bytes are left.
 const char* eight_digits(const char* p, const char* end, std::uint64_t& number) noexcept {
   if (std::endian::native != std::endian::little || end - p < 8) return p;
   std::uint64_t x;

@@ -20,7 +20,7 @@ class DeviceMemory {
  public:
   // Bounds the memory that a single remaining tensor keeps alive.
   static constexpr std::size_t block_size = std::size_t{32} << 20;
-  // Minimum size of a tensor with a block of its own.
+  // Minimum size of a tensor that gets a separate block.
   static constexpr std::size_t large = std::size_t{16} << 20;
 
   /// `transfer` may be null if give() is not called.

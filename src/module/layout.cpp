@@ -85,7 +85,7 @@ Status add_type(Schema type, const std::string& path, Layout& layout) {
     case TypeKind::tuple:
       for (std::size_t i = 0; i < type.field_count(); ++i) {
         const Schema::Field field = type.field(i);
-        if (type.info().fields[i].flags.constant) continue;  // it has no tensors
+        if (type.info().fields[i].flags.constant) continue;  // constants have no tensors
         STELE_TRY(add_type(field.type, below(path, field.name), layout));
       }
       break;

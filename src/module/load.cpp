@@ -81,7 +81,7 @@ void add_row(Report& report, std::string_view path, DType from, DType to) {
              std::string(name(from)) + " -> " + std::string(name(to)) + (lossless(from, to) ? "" : ", lossy"));
 }
 
-/// How a tensor gets its elements.
+/// The way in which a tensor receives its elements.
 enum class FillMethod : std::uint8_t {
   none,      // not yet, or never
   elements,  // one by one, because it has no contiguous memory
@@ -159,7 +159,7 @@ class Loader {
   }
   Error at_path(Error error, const TensorOp& op) const { return std::move(error).path(plan_.paths.text(op.path)); }
 
-  /// Sorts in the source's order: one forward pass over the file is then sufficient, and the first error is that of the
+  /// Sorts in the source's order: one forward pass over the file is then sufficient, and the first error belongs to the
   /// first tensor in the file.
   void sort_tensors() {
     const auto before = [](const TensorOp& a, const TensorOp& b) { return a.leaf < b.leaf; };
@@ -229,7 +229,7 @@ class Loader {
     });
     if (!ready) return finish(std::move(ready).error());
     bool written = false;
-    Report rows;  // of the new memory
+    Report rows;  // rows of the new memory
     rows_ = &rows;
     auto filled = guarded([&]() -> Status {
       for (TensorOp& op : fresh) {
@@ -473,9 +473,9 @@ class Loader {
   std::map<std::size_t, std::uint64_t> overflowed_;  // counts, only for tensors with overflows
   std::vector<Fill> fills_;                          // only for tensors with contiguous memory
   std::vector<std::uint32_t> filled_;                // the indexes of their tensors in the plan
-  std::vector<DeviceTarget> targets_;                // of fills on devices
+  std::vector<DeviceTarget> targets_;                // targets of fills on devices
   DeviceMemory devices_{options_.transfer};
-  Shape shape_;  // of the tensor at hand
+  Shape shape_;  // shape of the current tensor
   Workers workers_{workers_of(options_)};
   ReadContext context_{workers_};
 };

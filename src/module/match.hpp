@@ -27,14 +27,14 @@ struct TensorOp {
 struct ValueOp {
   const ValueOps* ops;
   void* object;
-  const Value* value;  // of the snapshot, or of LoadPlan::put_together
+  const Value* value;  // owned by the snapshot, or by LoadPlan::put_together
   std::uint32_t path;
 };
 
 /// A tensor of one element that the file stores as a value, or with a different rank (was_one).
 struct OneElement {
   Snapshot snapshot;   // has one leaf
-  std::uint32_t node;  // its node in the file
+  std::uint32_t node;  // the leaf's node in the file
 };
 
 /// A tensor or value that the file has under an additional name of a shared object of the module. It must equal the one
@@ -49,13 +49,13 @@ struct TiedOp {
 };
 
 struct LoadPlan {
-  Snapshot snapshot;  // has the leaves of the file, followed by those of `ones`
+  Snapshot snapshot;  // has the leaves of the file, followed by the leaves of `ones`
   std::vector<TensorOp> tensors;
   std::vector<ValueOp> values;
   std::vector<TiedOp> ties;
   std::deque<Value> put_together;  // values built from entries of the file
   std::vector<OneElement> ones;
-  std::vector<Outdated> outdated;  // if there are any, the plan must not be executed
+  std::vector<Outdated> outdated;  // unless empty, the plan must not be executed
   PathStore paths;
 
   /// Returns the path of the tensor or value that is loaded under the object's first name.

@@ -14,7 +14,7 @@ namespace stele::inline v0::detail {
 
 namespace {
 
-/// Maximum nesting of a value: that of the formats.
+/// Maximum nesting of a value: the formats' maximum.
 constexpr int max_value_depth = 64;
 
 /// A number or bool as a tensor of one element.
@@ -162,7 +162,8 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
   stored_ = checked_add(stored_, leaf.byte_size()).value_or(UINT64_MAX);
   const Limits& limits = options_.limits;
   const auto above = [](std::uint64_t n, std::uint64_t limit) { return limit != 0 && n > limit; };
-  // Without a limit from the caller, the limit is the amount that the file can hold, whatever dtypes the module has.
+  // Without a limit from the caller, the limit is the amount that the file can hold, independent of the module's
+  // dtypes.
   const bool multiplied = limits.total_bytes == 0 && stored_ > add_scaled(tensor_base, capacity(), max_tied_copies);
   const bool beyond = limits.tensor_bytes == 0 && leaf.byte_size() > add_scaled(tensor_base, capacity(), 1);
   if (!countable || above(bytes, limits.tensor_bytes) || above(total_, limits.total_bytes) || multiplied || beyond) {
@@ -193,7 +194,7 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
 bool Matcher::dtype_fits(const TensorOps& ops, const LeafView& leaf) {
   const bool encoded = is_block(leaf.dtype()) || is_plain_float(leaf.dtype());
   if (ops.dtype_of != nullptr && encoded && loaded_dtype(ops, leaf.dtype()) == leaf.dtype()) return true;
-  const std::string_view scheme = undecoded(leaf);  // its scales are numbers, its codes are not
+  const std::string_view scheme = undecoded(leaf);  // scales are numbers, codes are not
   if (!scheme.empty() && !is_plain_float(leaf.dtype()) && dtype_class(ops.dtype) == DTypeClass::floating &&
       ops.dtype != leaf.dtype()) {
     mismatch(Errc::dtype_mismatch, "the codes of a quantized weight, whose scheme is not decoded, are no numbers",

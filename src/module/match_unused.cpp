@@ -11,14 +11,14 @@ namespace stele::inline v0::detail {
 
 namespace {
 
-/// A part of the file in which missing names exist, and their number.
+/// A part of the file that contains missing names, and their number.
 struct LikelyPart {
   std::string path{};
   std::size_t names = 0;
 };
 
 LikelyPart likely_part(const std::vector<std::string>& missing, const std::vector<std::string>& unused) {
-  constexpr int max_levels = 4;  // of the part; bounds the work for a path with many segments
+  constexpr int max_levels = 4;  // maximum depth of the part; bounds the work for a path with many segments
   const std::set<std::string_view> wanted(missing.begin(), missing.end());
   std::map<std::string_view, std::size_t> parts;
   LikelyPart best;
@@ -111,7 +111,7 @@ class CommonPrefix {
       segment_ = raw;
     }
   }
-  /// Returns the segment; empty if there is no common one.
+  /// Returns the segment; empty if the names have no common segment.
   std::string segment() const { return differs_ ? std::string() : segment_; }
 
  private:

@@ -190,8 +190,8 @@ class Matcher {
   /// Adds rows for the names in early_ of objects that are loaded under a later name.
   void report_early();
 
-  /// Handles the shared pointers in unnamed_ from `first` on: ties those to objects in the file to which the
-  /// constructor tied them, and clears the others.
+  /// Handles the shared pointers in unnamed_ from `first` on: ties each pointer to the object in the file to which the
+  /// constructor tied it, or else clears it.
   void finish_unnamed(std::size_t first);
 
   /// Records that the file's data here must equal those loaded under the first name of the shared object.

@@ -111,7 +111,7 @@ class Rewriter {
     STELE_TRY_ASSIGN(Items now, Items::of(*made));
     for (Item& item : now.list) {
       const bool root = item.path.empty() && !item.target && is_container(item.from->nodes[item.node].kind);
-      if (root) continue;  // it declares the old version
+      if (root) continue;  // the root declares the old version
       item.path = join(place, item.path);
       if (item.target) item.target = join(place, *item.target);
       part.now.push_back(std::move(item));
@@ -157,8 +157,7 @@ class Rewriter {
     index_.below(path, leaf);
   }
 
-  /// Returns the path to which a hook has moved the tensors that the file has at `path`, if they are together and
-  /// unchanged.
+  /// Returns the path to which a hook has moved the file's tensors at `path`, if they stay together and unchanged.
   std::optional<std::string> left(const Part& part, std::string_view path) const {
     std::optional<std::string> head;
     bool together = true;
@@ -250,7 +249,7 @@ class Rewriter {
   ItemIndex index_;
   std::vector<Part> parts_;
   std::map<std::string, std::size_t, std::less<>> part_at_;
-  std::map<std::string, std::string> owners_;  // new owners of tensors of which only names outside the parts remain
+  std::map<std::string, std::string> owners_;  // new owners of tensors whose remaining names are all outside the parts
 };
 
 }  // namespace

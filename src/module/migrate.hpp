@@ -12,8 +12,8 @@ namespace stele::inline v0::detail {
 
 /// A module whose class has a hook and a newer version than the file.
 struct Outdated {
-  std::string place;  // its path in the file
-  std::string path;   // its path in the module
+  std::string place;  // the module's path in the file
+  std::string path;   // the path in the loaded module
   const TypeInfo* type;
   std::uint32_t version;  // the file's version
 };

@@ -142,7 +142,7 @@ class Builder {
   std::unordered_set<const TypeInfo*> added_;  // classes whose constants have been added
   const TypeInfo* last_added_ = nullptr;       // equal layers are usually adjacent
   std::shared_ptr<const SnapshotData> last_store_;
-  std::unordered_set<const SnapshotData*> stores_;  // those already kept alive
+  std::unordered_set<const SnapshotData*> stores_;  // snapshots already kept alive
 };
 
 Error walk_error(Errc code, Builder& builder) {

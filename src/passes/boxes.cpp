@@ -240,8 +240,8 @@ Status JoinedBoxes::read(const void* at, std::uint64_t, std::uint64_t offset, st
   return {};
 }
 
-/// Fills blocks one after the other. Parts inside one block are streamed; other parts are read in order while their
-/// checksum is computed.
+/// Fills the blocks in order. Parts inside one block are streamed; other parts are read in order while their checksum
+/// is computed.
 class JoinedBoxes::Blocks {
  public:
   explicit Blocks(const JoinedBoxes& tensor) : tensor_(tensor) {}

@@ -24,7 +24,8 @@ struct Box {
 STELE_EXPORT Status check_cover(std::span<const Box> boxes, std::span<const Extent> shape, IndexBudget& memory);
 
 /// A leaf whose bytes are in the leaves of its boxes, each row-major. A stream reads it block by block and checks each
-/// part as the part's own stream would. Takes memory for one block (passes/blocks.hpp), whatever the size of the parts.
+/// part as the part's own stream would. Takes memory for one block (passes/blocks.hpp), independent of the size of the
+/// parts.
 class STELE_EXPORT JoinedBoxes {
  public:
   /// The boxes must have passed check_cover(), and the tensor's size in bytes must fit 64 bits. `element`: size of an
@@ -69,9 +70,9 @@ class STELE_EXPORT JoinedBoxes {
                      ReadContext& context);
   static Status stream(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink, ReadContext& context);
 
-  std::vector<Part> parts_;             // in the order of `begin`; not empty
+  std::vector<Part> parts_;             // sorted by `begin`; not empty
   std::vector<std::uint64_t> reach_;    // for each part: the greatest `end` of the parts up to it
-  std::vector<std::uint64_t> strides_;  // of the tensor, in bytes
+  std::vector<std::uint64_t> strides_;  // strides of the tensor, in bytes
   std::vector<Extent> extents_;
 };
 

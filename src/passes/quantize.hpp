@@ -19,8 +19,7 @@ STELE_EXPORT std::function<DType(const LeafView&)> first_rule(std::span<const Bl
 STELE_EXPORT Result<Snapshot> with_blocks(const Snapshot& snapshot, const std::function<DType(const LeafView&)>& choose,
                                           Report* report);
 
-/// Does the same as with_blocks(). If `report` is not null, also reads the tensors now and adds the rows of their
-/// errors.
+/// Like with_blocks(). If `report` is not null, also reads the tensors now and adds the rows of their errors.
 STELE_EXPORT Result<Snapshot> quantize_as(const Snapshot& snapshot, const std::function<DType(const LeafView&)>& choose,
                                           Report* report);
 

@@ -40,7 +40,7 @@ Unit unit_of(DType from, DType to) {
 struct RecodeStep {
   Snapshot base;
   std::vector<Recoding> leaves;
-  std::unique_ptr<SharedDifferences[]> differences;  // for each encoded leaf, from when it was last read
+  std::unique_ptr<SharedDifferences[]> differences;  // of each encoded leaf, measured when it was last read
 
   bool encodes(std::size_t leaf) const {
     return is_plain_float(base.leaf(leaf).dtype()) && leaves[leaf].to != DType::none;

@@ -12,8 +12,9 @@
 
 namespace stele::inline v0::detail {
 
-/// A leaf that is a box of another leaf. If the box is contiguous there and the leaf is stored in a Source, the box is
-/// too. Otherwise it is read run by run; short runs (a few KiB) are read together with the bytes between them.
+/// A leaf that is a box of another leaf. If the box is contiguous in a leaf that is stored in a Source, the region is
+/// also a range of that Source. Otherwise it is read run by run; short runs (a few KiB) are read together with the
+/// bytes between them.
 class STELE_EXPORT RegionLeaf {
  public:
   /// `base` has `shape` and elements of `element` bytes; `box` must be inside it.
@@ -32,8 +33,8 @@ class STELE_EXPORT RegionLeaf {
   std::uint64_t base_bytes_;
   std::uint64_t run_ = 0;               // bytes that are contiguous in both
   std::uint64_t first_ = 0;             // offset of the box's first byte
-  std::vector<std::uint64_t> strides_;  // of the base, in bytes, along the axes that count runs
-  std::vector<Extent> lengths_;         // of the box, along those axes
+  std::vector<std::uint64_t> strides_;  // strides of the base, in bytes, along the axes that count runs
+  std::vector<Extent> lengths_;         // lengths of the box along these axes
   std::uint64_t runs_ = 1;
 };
 

@@ -89,7 +89,7 @@ class AliasExpander {
 
   std::string_view name_of(std::uint32_t i) const { return {nodes_[i].name, nodes_[i].name_size}; }
 
-  /// Sorts all names except that of the root, which is empty.
+  /// Sorts all names except the root's, which is empty.
   void order_names() {
     by_name_ =
         order_by_name(static_cast<std::uint32_t>(nodes_.size() - 1), [&](std::uint32_t k) { return name_of(k + 1); });

@@ -90,7 +90,7 @@ class Ring final : public PieceSink {
 }  // namespace
 
 bool worth_ahead(const LeafView& leaf, const Workers& workers) noexcept {
-  // An executor may run its parts one after the other, so no part may wait for another.
+  // An executor may run its parts sequentially, so no part may wait for another part.
   return workers.threads > 1 && workers.executor == nullptr && leaf.byte_size() >= min_pipelined_bytes &&
          leaf.provider().ops->stream != nullptr;
 }

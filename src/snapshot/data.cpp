@@ -34,7 +34,7 @@ std::uint32_t TypeIndex::find_or_add(std::vector<TypeData>& types, std::string_v
     slots_.assign(std::bit_ceil(4 * types.size() + 8), no_index);
     known_ = 0;
   }
-  // Readers with a table of types fill `types` themselves. Of several equal types, the first one is used.
+  // Readers with a table of types fill `types` themselves. Uses the first of several equal types.
   for (; known_ < types.size(); ++known_) {
     std::uint32_t& slot = slots_[slot_of(types[known_].name, types[known_].version)];
     if (slot == no_index) slot = static_cast<std::uint32_t>(known_);

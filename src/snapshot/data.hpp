@@ -132,14 +132,15 @@ struct SnapshotData {
   // Parts of the file that are not in the nodes, such as its graph. A save reports those for which Capabilities::keeps
   // returns false.
   std::vector<std::string> left_out;
-  std::shared_ptr<const SideFiles> beside;           // files of the folder that are not tensors
-  std::vector<std::string> notes;                    // what was not understood, for people
+  std::shared_ptr<const SideFiles> beside;  // files of the folder that are not tensors
+  // messages for people about parts that the reader did not understand
+  std::vector<std::string> notes;
   std::vector<std::shared_ptr<const void>> keepers;  // own the memory that providers and names point into
   bool flat = false;                                 // node names are whole paths
   UnknownKinds unknown_kinds;                        // nested by nest(), or from a file without kinds
   bool consumable = false;                           // the tensors may be moved out (into_record)
   const TypeInfo* type = nullptr;                    // type of the module of which this is a snapshot
-  std::vector<ConstantField> constants;       // for a module in memory: the constants of each class, at its first place
+  std::vector<ConstantField> constants;       // for a module in memory: the constants of each class, at its first path
   std::map<std::string, std::string> origin;  // properties of a file that its format needs to write an equal file
   bool in_order = false;                      // leaves should be read one after the other, in the source's order
   // Bytes of tensors that the files can contain, if this is less certain than the leaves' ranges in a file (compressed

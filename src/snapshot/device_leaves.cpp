@@ -31,20 +31,20 @@ namespace {
 
 /// Bytes of one copy: its time passes before the first piece of a leaf can be used.
 constexpr std::size_t copy_size = std::size_t{4} << 20;
-/// Maximum size of a leaf that is read together with others.
+/// Maximum size of a leaf that is read together with other leaves.
 constexpr std::uint64_t largest_grouped = std::uint64_t{1} << 20;
-/// Alignment of leaves in memory: that of the largest element.
+/// Alignment of leaves in memory: the alignment of the largest element.
 constexpr std::uint64_t alignment = 64;
 
 struct Leaf {
   OnDevice from;
   std::uint64_t size = 0;
-  std::uint32_t group = 0;   // of small leaves; unused for others
+  std::uint32_t group = 0;   // group of a small leaf; unused for large leaves
   std::uint64_t offset = 0;  // in its group
 };
 /// Small leaves that are copied together.
 struct Group {
-  std::uint32_t first = 0, last = 0;  // leaves; those of them that are large are no part of it
+  std::uint32_t first = 0, last = 0;  // leaves, without the large ones
   std::uint64_t size = 0;
 };
 
@@ -69,7 +69,7 @@ class Lease {
   std::byte* buffer_ = nullptr;
 };
 
-/// The leaves of one snapshot. A call keeps no buffer after its end, because other snapshots may use the same ones.
+/// The leaves of one snapshot. A call keeps no buffer after its end, because other snapshots may use the same buffers.
 class DeviceLeaves {
  public:
   explicit DeviceLeaves(Transfer& transfer)

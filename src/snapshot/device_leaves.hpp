@@ -27,8 +27,8 @@ std::optional<OnDevice> device_of(const TensorOps& ops, const void* object);
 /// The error of a tensor of a device that nothing copies.
 Error unreachable_device(Location where, bool saving);
 
-/// Returns a snapshot of the same module whose leaves on devices are read through `transfer`: large ones with several
-/// copies in flight, small ones many at a time. Without such leaves, returns `snapshot`. Errors: invalid_argument
+/// Returns a snapshot of the same module whose leaves on devices are read through `transfer`: large leaves with several
+/// copies in flight, small leaves many at a time. Without such leaves, returns `snapshot`. Errors: invalid_argument
 /// (`transfer` is null, and the tensor's type has no read()), those of Transfer::begin().
 STELE_EXPORT Result<Snapshot> read_through(const Snapshot& snapshot, Transfer* transfer);
 

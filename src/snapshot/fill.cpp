@@ -74,7 +74,7 @@ struct Task {
   const ConvertRules& rules;
   Meter& meter;
   Filled& out;
-  const OnDevices* devices;  // null: none of the fills is for a device
+  const OnDevices* devices;  // null: no fill is for a device
   std::mutex mutex;
   std::optional<Error> error;  // the error of out.failed
 
@@ -91,7 +91,7 @@ struct Job {
   std::size_t first, last;
 };
 
-/// The work of one thread: reads leaves one after the other.
+/// The work of one thread: reads leaves sequentially.
 class Worker {
  public:
   Worker(Task& task, const Workers& workers) : task_(task), context_(workers) {
@@ -126,7 +126,7 @@ class Worker {
       return true;
     }
     task_.fail(at, std::move(status).error());
-    if (stager_) stager_.emplace(task_.devices->transfer);  // drops what it holds of the leaf
+    if (stager_) stager_.emplace(task_.devices->transfer);  // drops the held pieces of the leaf
     return false;
   }
 
@@ -158,7 +158,7 @@ class Worker {
     return write(sink);
   }
 
-  /// Reads the leaf `at`, and the following ones that are close to it in the same source, with one read.
+  /// Reads the leaf `at`, and following leaves close to it in the same source, with one read.
   Status read_together(std::size_t& at, std::size_t last) {
     const std::size_t first = at;
     ranges_.clear();
@@ -256,7 +256,7 @@ class Worker {
 /// The distribution of the fills to jobs.
 struct Jobs {
   std::vector<Job> shared;  // each run by one of the threads
-  std::vector<Job> alone;   // run one after the other: leaves that use the threads themselves, or all leaves
+  std::vector<Job> alone;   // run sequentially: leaves that use the threads themselves, or all leaves
 
   Jobs(const Snapshot& snapshot, std::span<const Fill> fills, const Workers& workers) {
     const auto& leaves = snapshot.data()->leaves;
@@ -309,8 +309,7 @@ Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const Convert
       parallel(workers, std::min<std::size_t>(workers.threads, jobs.shared.size()), [&](std::size_t) {
         Worker worker(task, {});
         for (std::size_t j = next++; j < jobs.shared.size(); j = next++) {
-          // Jobs begin in order, and those that have begun run to the end: so the first error does not depend on the
-          // threads.
+          // Jobs start in order, and started jobs run to the end, so the first error does not depend on the threads.
           if (!worker.run(jobs.shared[j])) next = jobs.shared.size();
         }
         worker.finish();
@@ -353,7 +352,7 @@ void add_unchecked_contents(Report& report) {
 Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& options) {
   STELE_TRY(check_found(snapshot));
   Meter meter(options.progress, snapshot.byte_size());
-  // Ranges that many tensors share are not read for each of them, because no hash covers them.
+  // Ranges that many tensors share are not read for each tensor, because no hash covers them.
   std::function<bool(const LeafView&)> which;
   if (!check_expansion(snapshot)) {
     which = [](const LeafView& leaf) {

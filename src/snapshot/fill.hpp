@@ -20,7 +20,7 @@ struct Fill {
   std::byte* memory = nullptr;
   std::uint32_t leaf = 0;
   DType to = DType::none;
-  /// The memory shares a block with that of its neighbours: no other fill uses the bytes up to the next multiple of 64.
+  /// The memory shares a block with its neighbours' memory: no other fill uses the bytes up to the next multiple of 64.
   bool in_block = false;
   /// Destinations on devices, instead of `memory`: `targets` of OnDevices::targets, from number `first_target` on.
   std::uint32_t first_target = 0, targets = 0;

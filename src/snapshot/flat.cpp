@@ -365,7 +365,7 @@ class ExtrasReader {
   IndexBudget& memory_;
   std::map<std::string, std::uint32_t, std::less<>> seen_;  // name -> node; no_index for aliases and nones
   std::set<std::string, std::less<>> versioned_;
-  std::vector<std::pair<std::string, std::uint32_t>> versions_;  // by path, in the order of the text
+  std::vector<std::pair<std::string, std::uint32_t>> versions_;  // versions by path, in the order of the text
   std::vector<std::string_view> names_;                          // names of nodes, sorted
   std::map<std::string, std::uint32_t> markers_;
   std::map<std::uint32_t, std::uint32_t> types_;  // by version

@@ -14,7 +14,7 @@
 
 namespace stele::inline v0::detail {
 
-/// Returns true if names alone do not show this container or none.
+/// Returns true if the names of tensors do not show this container, or this absence of one.
 STELE_EXPORT bool needs_empty_entry(const SnapshotData& data, std::uint32_t node);
 
 /// Marks, by node, the nodes with guessed kinds that the file must also list: Nones and empty containers, which may be
@@ -34,7 +34,7 @@ STELE_EXPORT Result<std::string> flat_extras(
     const std::function<bool(const Node& target)>& shown = nullptr);
 
 /// Adds such a text, unless it is empty, to the metadata. Errors: not_representable (the metadata already have the key,
-/// beside such a text or with one that a reader would take for the library's).
+/// although such a text must be added, or with a value that a reader would take for such a text).
 STELE_EXPORT Status add_flat_key(std::map<std::string, std::string>& metadata, std::string extras);
 
 /// Adds the contents of such a text to the builder of a flat snapshot, after all tensors. `find` returns the node of a

@@ -53,7 +53,7 @@ std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const 
 
 Result<Items> Items::of(const Snapshot& snapshot) {
   const SnapshotData& data = *snapshot.data();
-  STELE_TRY(not_a_delta(data));  // with other names or fewer tensors, it would fit no base
+  STELE_TRY(not_a_delta(data));  // with changed names or fewer tensors, a delta would fit no base
   Items items;
   items.keepers = {snapshot.data()};
   items.in_order = snapshot.in_order();
@@ -110,7 +110,7 @@ void Items::keep(const Items& other) {
 
 namespace {
 
-/// Returns the total capacity of the snapshots; 0 if none differs from the sum of its leaves.
+/// Returns the total capacity of the snapshots; 0 if each equals the sum of its leaves.
 std::uint64_t capacity_of(const std::vector<Item>& list) {
   std::set<const SnapshotData*> all;
   for (const Item& item : list) {

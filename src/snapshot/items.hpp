@@ -17,7 +17,7 @@
 
 namespace stele::inline v0::detail {
 
-/// A tensor from a transform, which replaces that of the item's node.
+/// A tensor from a transform, which replaces the tensor of the item's node.
 struct DerivedLeaf {
   DType dtype;
   Shape shape;
@@ -51,10 +51,10 @@ struct Items {
   std::vector<std::string> left_out;        // SnapshotData::left_out
   std::shared_ptr<const SideFiles> beside;  // SnapshotData::beside
 
-  /// Lists a snapshot. The list holds whole paths, and a file may repeat a long name in all of them. Errors: limit, if
+  /// Lists a snapshot. The list holds whole paths, and a file may repeat a long name in every path. Errors: limit, if
   /// they take more than 16 MiB, 256 bytes for each node and two for each byte of the snapshot's names together.
   static Result<Items> of(const Snapshot& snapshot);
-  /// Keeps alive the data that the items of `other` point into. Takes its side files if there are none.
+  /// Keeps alive the data that the items of `other` point into. Takes its side files if the items have none.
   void keep(const Items& other);
   Items() = default;
   /// Returns the flat snapshot. Errors: duplicate.

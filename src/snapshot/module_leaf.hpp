@@ -12,7 +12,7 @@ namespace stele::inline v0::detail {
 extern const LeafOps module_leaf_ops;
 
 /// Operations of leaves that are elements of a module's tensor, or a copy of them: `at` is the first byte. Such a leaf
-/// never has a place.
+/// never has a position in a file.
 extern STELE_EXPORT const LeafOps element_leaf_ops;
 
 inline Provider module_provider(const void* object, const TensorOps& ops) {

@@ -1,4 +1,4 @@
-// Needs tells sources that read ahead what leaves will read from them.
+// Needs announces the future reads of leaves to sources that read ahead.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class STELE_EXPORT Needs {
     std::vector<ByteRange> ranges;
   };
   std::vector<PerSource> found_;
-  const Source* last_ = nullptr;              // of the last leaf
-  std::vector<ByteRange>* ranges_ = nullptr;  // of last_, if it plans
+  const Source* last_ = nullptr;              // source of the last leaf
+  std::vector<ByteRange>* ranges_ = nullptr;  // announced ranges of last_, if it plans
   unsigned depth_ = 0;
   Unread unread_;
 };

@@ -52,14 +52,14 @@ class STELE_EXPORT LeafPaths {
 };
 
 /// Returns a child whose name does not fit the kind of its container (numbers for children of lists, arrays and tuples;
-/// names for others), or no_index. Guessed kinds fit any child.
+/// names for children of other containers), or no_index. Guessed kinds fit any child.
 STELE_EXPORT std::uint32_t misnamed_child(const SnapshotData& data);
 
 /// Returns a node with the same name as a sibling, or an element whose number is not above its predecessor's, or
 /// no_index. Skips siblings that are all tensors, unless `tensors_too`, because their paths are compared elsewhere.
 STELE_EXPORT std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too = false);
 
-/// Adds the leaf's path to an error that has none.
+/// Adds the leaf's path to an error without a path.
 Status with_path(Status status, const LeafView& leaf);
 
 }  // namespace stele::inline v0::detail

@@ -184,7 +184,7 @@ struct Shard {
   std::unordered_map<std::string_view, std::uint32_t> leaves;  // by name
   std::vector<bool> used;                                      // for each leaf
   std::unordered_map<std::string, std::uint64_t> hashes;       // by name
-  std::unordered_map<std::string, std::string> pieces;         // by name: hexadecimal checksums
+  std::unordered_map<std::string, std::string> pieces;         // hexadecimal checksums by name
   std::uint64_t piece_bytes = 0;
 };
 
@@ -296,13 +296,13 @@ struct StoredBox {
 constexpr LeafOps stored_ops{
     .locate = [](const void* at, std::uint64_t) { return static_cast<const StoredBox*>(at)->range; }};
 
-/// A box that overlaps a wanted one, for its verification.
+/// A box that overlaps a requested box, for its verification.
 struct MetBox {
   std::string_view tensor;
   SourceRange range;  // range of the whole box, with its checksum
   std::uint64_t bytes = 0;
   const RegionLeaf* region = nullptr;  // the part that is needed; null: all
-  std::string_view pieces{};           // checksums of its pieces; empty: the box has none
+  std::string_view pieces{};           // checksums of its pieces; empty: the pieces have no checksums
   std::uint64_t piece_bytes = 0;
 
   Status check(Meter& meter) const {

@@ -36,7 +36,7 @@ struct ShardFile {
 
 /// The file is a delta of the file of the same process in another step. Its `header` is the digest of the result.
 inline constexpr std::string_view delta_suffix = ".stele";
-/// Opens a file that is a delta, and what it is a delta of, as the safetensors file that it stands for.
+/// Opens a file that is a delta, and its base, as the decoded safetensors file.
 using OpenDelta = std::function<Result<Snapshot>(const ShardFile& file)>;
 
 /// The boxes of a tensor of this shape. Many tensors share a layout.
@@ -77,11 +77,12 @@ Result<ShardIndex> read_shard_index(const Source& source, IndexBudget& memory);
 using WantedBox = std::function<std::optional<Box>(std::string_view name, std::span<const Extent> shape)>;
 /// Returns true for the tensors to verify.
 using WhichTensors = std::function<bool(std::string_view name)>;
-/// Verifies the checksums of all boxes that overlap the wanted ones; if only a part of a box is needed, those of the
-/// pieces that contain the part. Reads bytes only for this verification. Errors: checksum, those of reading, cancelled.
+/// Verifies the checksums of all boxes that overlap the requested boxes; if only a part of a box is needed, the
+/// checksums of the pieces that contain the part. Reads bytes only for this verification. Errors: checksum, those of
+/// reading, cancelled.
 using CheckBoxes = std::function<Status(const WhichTensors& which, Meter& meter, const Workers& workers)>;
 
-/// Opens a folder with an index. Reads, with `open`, the headers of only those files that overlap the wanted boxes.
+/// Opens a folder with an index. Reads, with `open`, the headers of only those files that overlap the requested boxes.
 /// `check` receives a function that verifies the files' bytes, because streams of the leaves verify only boxes that are
 /// read as a whole; it does not verify deltas, whose boxes are compared with their checksums when they are read.
 /// Errors: those of the index and of its files; checksum (a file of another set); unsupported (deltas, without

@@ -171,7 +171,7 @@ class SetReader {
     memory_.admit((*source)->size(), index_rate::index);
     const auto nodes = shard.nodes();
     std::vector<std::uint32_t> added(nodes.size(), no_index);
-    std::size_t again = 0, others = 0;  // in a recovery: names that another file has; nodes that are not added
+    std::size_t again = 0, others = 0;  // in a recovery: names that another file also has, and nodes that are not added
     for (std::uint32_t i = 1; i < nodes.size(); ++i) {
       const Node& node = nodes[i];
       const std::string_view name =

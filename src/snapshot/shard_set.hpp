@@ -30,7 +30,7 @@ using OpenShard = std::function<Result<Snapshot>(const SourcePtr& shard)>;
 /// without a bundle; values in a shard), those of `open`.
 Result<Snapshot> open_shard_set(SourcePtr index, const Limits& limits, const OpenShard& open);
 /// Opens the files that can be opened. A tensor that the index lists but no opened file has becomes an unreadable leaf
-/// (unreadable.hpp); `notes` receives the other faults. Errors: those of the index itself.
+/// (unreadable.hpp); `notes` receives the other faults. Errors: errors of the index itself.
 STELE_EXPORT Result<Snapshot> recover_shard_set(const SourcePtr& index, const Limits& limits, const OpenShard& open,
                                                 std::vector<std::string>& notes);
 

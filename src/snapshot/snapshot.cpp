@@ -72,7 +72,7 @@ Result<std::span<const std::byte>> ReadContext::window(const Source& source, std
     }
     if (window_.empty()) window_ = Bytes(piece_size);
     const std::uint64_t left = source.size() > offset ? source.size() - offset : 0;
-    // A source that plans has read what follows, for any thread.
+    // A source that plans has already read the following bytes for any thread.
     const std::uint64_t useful = source.plans() ? size : std::min<std::uint64_t>(left, piece_size);
     std::size_t ahead = std::max(size, static_cast<std::size_t>(useful));
     window_source_ = nullptr;

@@ -16,7 +16,7 @@ inline constexpr LeafOps source_ops{.locate = [](const void* at, std::uint64_t n
 }};
 
 /// Passes the `size` bytes of the range to `sink`, and verifies them: small leaves through the context's window, large
-/// ones in pieces, directly in the sink's memory if it provides some.
+/// leaves in pieces, directly in the sink's memory if the sink provides it.
 Status stream_range(const SourceRange& range, std::uint64_t size, PieceSink& sink, ReadContext& context);
 
 /// Returns the hash of a block of memory, computed with the hash function of `range`.

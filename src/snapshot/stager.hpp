@@ -31,7 +31,7 @@ class Stager {
   explicit Stager(Transfer& transfer) : transfer_(transfer), size_(transfer.buffer_size()) {}
   Stager(const Stager&) = delete;
   Stager& operator=(const Stager&) = delete;
-  /// Drops what flush() has not passed on.
+  /// Drops bytes that flush() has not passed on.
   ~Stager() {
     if (buffer_ != nullptr) transfer_.release(buffer_);
   }
@@ -42,7 +42,7 @@ class Stager {
   /// Returns unused memory of a buffer, at least `size` bytes, which must not exceed the buffer. Errors: those of
   /// Transfer::acquire() and to_device().
   Result<std::span<std::byte>> room(std::size_t size);
-  /// Adds bytes of the last room(), which follow those added before: the next ones of the tensor.
+  /// Adds bytes of the last room(), which are the next bytes of the tensor.
   void add(std::span<const std::byte> bytes);
   /// Starts the copies of all bytes that were added. Errors: those of Transfer::to_device().
   Status flush();
@@ -55,8 +55,8 @@ class Stager {
   std::byte* buffer_ = nullptr;
   std::size_t used_ = 0;
   std::vector<DeviceCopy> copies_;
-  std::span<const DeviceTarget> targets_;  // of the tensor
-  std::span<const DeviceTarget> last_;     // those of the last copies
+  std::span<const DeviceTarget> targets_;  // targets of the tensor
+  std::span<const DeviceTarget> last_;     // targets of the last copies
   std::uint64_t done_ = 0;                 // bytes of the tensor
 };
 
@@ -70,8 +70,9 @@ class DeviceSink final : public PieceSink {
 
  private:
   Stager& stager_;
-  std::span<const std::byte> placed_;  // of the last place() or room(), without what has become a piece
-  std::optional<Error> error_;         // of place() and room()
+  // memory of the last place() or room(), without the bytes that were passed as pieces
+  std::span<const std::byte> placed_;
+  std::optional<Error> error_;  // error of place() or room()
 };
 
 }  // namespace stele::inline v0::detail

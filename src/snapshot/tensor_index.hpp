@@ -26,7 +26,7 @@ struct TensorEntry {
   std::string_view unreadable{};  // the reason why the entry is not a tensor; else empty
 };
 
-/// Returns the tensors of a snapshot, by leaf. The names are those of `paths`.
+/// Returns the tensors of a snapshot, by leaf. Takes the names from `paths`.
 STELE_EXPORT std::vector<TensorEntry> entries_of(const Snapshot& snapshot, const LeafPaths& paths);
 
 /// Adds an entry to a flat Snapshot, and takes its memory from `memory`. Errors: limit.
@@ -47,7 +47,7 @@ STELE_EXPORT Status sort_names(SnapshotBuilder& to, std::vector<RepeatedName>* r
 STELE_EXPORT Status add_extras(SnapshotBuilder& to, std::string_view extras, IndexBudget& memory);
 
 /// Calls sort_names() and add_extras(), with the text in the metadata if there is one. The remaining metadata become
-/// those of the Snapshot.
+/// the Snapshot's metadata.
 STELE_EXPORT Status finish_names(SnapshotBuilder& to, std::map<std::string, std::string> metadata, IndexBudget& memory);
 
 }  // namespace stele::inline v0::detail

@@ -200,7 +200,7 @@ std::uint32_t Tree::find_sorted(std::uint32_t parent, const Segment& segment) co
 Place Tree::child(const Place& parent, std::string_view name, std::uint32_t& hint) const {
   if (!parent.exists) return {};
   if (!flat()) {
-    // nest() cannot distinguish the numbers of a variant or map from those of a list.
+    // nest() cannot distinguish the numbers of a variant or map from the numbers of a list.
     std::size_t number = 0;
     const bool numeric = guessed() && parse_index(name, number);
     return nested_child(parent, hint, {name, numeric ? std::optional(number) : std::nullopt});

@@ -47,7 +47,7 @@ class Tree {
   std::vector<std::uint32_t> hidden() const;
 
   const Node& node(std::uint32_t i) const { return snapshot_.nodes()[i]; }
-  /// Returns true if the place does not exist, or is a none.
+  /// Returns true if the node does not exist, or is `none`.
   bool absent(const Place& place) const {
     return !place.exists || (place.node != no_index && node(place.node).kind == NodeKind::none);
   }

@@ -1,5 +1,6 @@
-// Tensors that are codes or scales of quantized weights whose scheme is not decoded. They are copied as they are. What
-// would take them for numbers (another precision, a format without such parts, a field of floats) is an error.
+// Tensors that are codes or scales of quantized weights whose scheme is not decoded. They are copied unchanged. An
+// operation that would treat them as numbers (another precision, a format without such parts, a field of floats) is an
+// error.
 #pragma once
 
 #include <string_view>
@@ -9,7 +10,7 @@
 
 namespace stele::inline v0::detail {
 
-/// The annotation of such a leaf in memory: the name of the scheme. No file stores it.
+/// The annotation of such a leaf in memory: the name of the scheme. Files do not store it.
 inline constexpr std::string_view undecoded_key = "undecoded";
 
 /// Returns the name of the scheme; an empty string for other leaves.

@@ -1,4 +1,4 @@
-// Containers whose reader found nothing although they have members: that is no success.
+// Containers with members in which the reader found nothing: this is not a success.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace stele::inline v0::detail {
 inline constexpr std::string_view unread_part = "members that are not read";
 
 /// Returns the snapshot of a container; if it has no tensor and no value, with the names of the members that are not
-/// read: those for which `known` returns false, except JSON files and others that describe a model.
+/// read: those for which `known` returns false, except JSON files and other files that describe a model.
 Snapshot with_unread(Snapshot snapshot, std::span<const std::string> members,
                      const std::function<bool(std::string_view)>& known = nullptr);
 /// As above, with the files of a folder. Errors: those of Bundle::names().

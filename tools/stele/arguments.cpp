@@ -400,7 +400,7 @@ Error no_command(const CLI::App& app, const std::string& word) {
   return wrong("there is no command " + word, similar.empty() ? "stele --help lists them" : similar);
 }
 
-/// Returns an error about the first word that the command line should not have, or about one that it lacks.
+/// Returns an error about the first unexpected word of the command line, or about a missing word.
 Error wrong_arguments(const CLI::App& app, const CLI::ParseError& error) {
   const auto parsed = app.get_subcommands();
   const CLI::App& at = parsed.empty() || !app.remaining().empty() ? app : *parsed.front();
@@ -447,7 +447,7 @@ std::optional<std::string> help_of(const CLI::App& app, const std::string& name)
 std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, std::string* output, int& status) {
   CLI::App app("Looks at, converts, checks and compares model files", "stele");
   app.formatter(std::make_shared<Help>());
-  app.allow_windows_style_options(false);  // /a/b is a path there, too
+  app.allow_windows_style_options(false);  // /a/b is a path on Windows, too
   Arguments arguments;
   arguments.common.output = output;
   Commands(app, arguments).add_all();
@@ -466,7 +466,8 @@ std::optional<Arguments> parse_arguments(const std::vector<std::string>& words, 
       "Exit status: 0 success; 1 the answer is no (files differ, a file is damaged); 2 an error.\n"
       "stele COMMAND --help explains a command, with examples.");
   try {
-    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 expects them, without the program
+    // CLI11 expects them in reverse, without the program
+    std::vector<std::string> reversed(words.rbegin(), words.rend());
     if (!reversed.empty()) reversed.pop_back();
     app.parse(std::move(reversed));
   } catch (const CLI::ParseError& error) {

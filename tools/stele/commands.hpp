@@ -34,7 +34,7 @@ struct Convert {
   std::string quantize{};  // a number of bits, or a scheme
   std::vector<std::string> only{}, except{}, rename{}, transpose{};
   std::string adapt{};
-  bool weights = false;     // without the graph
+  bool weights = false;     // writes only tensors, without the graph
   bool checkpoint = false;  // model and optimizer as such, not as names
   bool compress = false;
   std::string shard{};  // a size
@@ -47,7 +47,7 @@ struct Convert {
 };
 Result<int> convert(const Convert& options, Terminal& terminal);
 
-/// Converts layers to PyTorch's names and axes: those of a Keras model with its configuration, or Linear and the
+/// Converts layers to PyTorch's names and axes: the layers of a Keras model with its configuration, or Linear and the
 /// normalization layers of a file that stores class names. Errors: those of keras::to_pytorch and pytorch::restore.
 Result<Snapshot> adapted(const Snapshot& snapshot);
 /// A file to write and how.
@@ -61,9 +61,8 @@ bool is_hub(const std::string& to, const std::string& out, const Format* like);
 /// Returns the format of an output that is_hub() does not take. Errors: unsupported.
 Result<std::shared_ptr<const Format>> format_to_write(const std::string& to, const std::string& out,
                                                       const Format* like);
-/// Returns what the options of a conversion write to: their format, compression, shards, tag. `like`: the format that
-/// was read; a folder without an extension is written in it if it is that of the hub. Errors: unsupported,
-/// invalid_argument.
+/// Returns the target of a conversion's options: format, compression, shards, tag. `like`: the format that was read; a
+/// folder without an extension is written in this format if it is the hub's. Errors: unsupported, invalid_argument.
 Result<Destination> destination(const Convert& options, const Format* like = nullptr);
 
 /// Adds the tag of `options` to the archive at the destination. Errors: invalid_argument (no archive, no tag),
@@ -75,7 +74,7 @@ struct Import {
   std::string in, out;
   GraphChoice choice{};
   std::string to{};
-  std::int64_t opset = 17;  // of an ONNX model
+  std::int64_t opset = 17;  // for an ONNX model
   bool allow_loss = false;
   bool dry_run = false;
   bool no_clobber = false;
@@ -108,7 +107,7 @@ struct Diff {
   Opening opening_a{}, opening_b{};
   double atol = 0, rtol = 0;
   bool ignore_dtype = false;
-  bool tensors = false;  // no ties, values, metadata
+  bool tensors = false;  // without ties, values and metadata
   std::vector<std::string> only{};
   std::size_t largest = 20;
 };
@@ -132,7 +131,7 @@ Result<int> delta(const Delta& options, Terminal& terminal);
 struct Apply {
   std::string base;
   std::vector<std::string> deltas;
-  Opening opening{};  // of the base
+  Opening opening{};  // options for opening the base
   DeltaOutput output{};
   bool in_place = false;  // without an output
 };
@@ -157,7 +156,7 @@ struct Lora {
   std::string action;  // merge, unmerge
   std::string model, adapter, out;
   std::string to{}, precision{};
-  Opening opening{};                            // of the model
+  Opening opening{};                            // options for opening the model
   std::vector<std::string> conv1d{}, linear{};  // patterns
   bool allow_loss = false;
 };
@@ -166,8 +165,8 @@ Result<int> lora(const Lora& options, Terminal& terminal);
 struct Split {
   std::string in, out;
   Opening opening{};
-  std::string size{};      // of each file
-  std::size_t levels = 1;  // of names, without a size
+  std::string size{};      // maximum size of each file
+  std::size_t levels = 1;  // patterns of names, without a size
   bool allow_loss = false;
 };
 Result<int> split(const Split& options, Terminal& terminal);
@@ -213,26 +212,26 @@ bool names_mixture(const std::string& precision) noexcept;
 
 /// Returns the precision of a name: native, f64, f32, f16, bf16, or a block dtype. Errors: invalid_argument.
 Result<PrecisionSpec> parse_precision(const std::string& name);
-/// Returns the tensors at a precision that parse_precision() reads, also one of blocks; `report` gets their rows.
+/// Returns the tensors at a precision that parse_precision() reads, including blocks; `report` gets their rows.
 Result<Snapshot> at_precision(const Snapshot& snapshot, const std::string& name, const ConvertRules& rules,
                               Report& report);
-/// Returns the parameters as `precision` and `quantize` of `options` ask, as far as `spec`, which is set, does not say
-/// it to the save. Adds rows for weights that are not quantized.
+/// Applies `precision` and `quantize` of `options` to the parameters; sets `spec` to the part that the save applies.
+/// Adds rows for weights that are not quantized.
 Result<Snapshot> quantized(const Snapshot& parameters, const Convert& options, const Format& target,
                            PrecisionSpec& spec, Report& rows);
 
-/// Writes a snapshot to a file of any format and reports losses. `path` becomes that of the file.
+/// Writes a snapshot to a file of any format and reports losses. Sets `path` to the path of the file.
 struct Target {
   std::string path;
   std::string to{};
   PrecisionSpec precision{};
   SaveOptions save{};
-  Report losses{};               // what the snapshot already lacks of the file
+  Report losses{};               // rows for parts of the file that the snapshot already lacks
   const Format* like = nullptr;  // the format that was read
 };
 /// Returns the tags of an archive that are not read.
 Result<std::vector<std::string>> other_tags(const Model& model, const Opening& opening);
-/// Returns a row for each of them, unless the user chose the tag.
+/// Returns a row for each further tag, unless the user chose the tag.
 Result<Report> losses_of_tags(const Model& model, const Opening& opening);
 /// Returns a row for each part of a checkpoint that is in no name of its snapshot: graph, training, optimizer.
 Report losses_of(const Checkpoint& checkpoint);
@@ -243,7 +242,7 @@ Result<Report> losses_of(const Model& model, const Opening& opening, bool allow_
 Status check_losses(bool allow_loss, const Report& losses);
 void add_rows(Report& to, const Report& from);
 Result<Report> save_to(Target& target, const Snapshot& snapshot, Terminal& terminal);
-/// Does the same, and prints the result: a document of the schema, or rows and a note. Returns the exit status.
+/// Also prints the result: a document of the schema, or rows and a note. Returns the exit status.
 Result<int> write_joined(Target& target, const Snapshot& snapshot, const char* schema, Terminal& terminal);
 
 }  // namespace stele::command

@@ -54,7 +54,7 @@ class CompareSink final : public PieceSink {
     const std::size_t width = bits(a_.dtype()) / 8 / parts_of(a_.dtype());
     const bool wide = bits(a_.dtype()) == 64 && is_integer(a_.dtype()) && a_.dtype() == b_.dtype();
     for (std::size_t i = 0; i < n * parts_of(a_.dtype()); ++i) {
-      // A double does not hold every integer of 64 bits, so that different ones may look equal.
+      // A double does not represent every integer of 64 bits, so that different integers may compare equal.
       const bool hidden = wide && std::memcmp(elements + i * width, b.data() + i * width, width) != 0;
       number(numbers_a_.at(i), numbers_b_.at(i), hidden);
     }

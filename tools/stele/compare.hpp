@@ -13,16 +13,16 @@ namespace stele::command {
 struct Comparison {
   std::uint64_t count = 0;      // real numbers: two for each complex one
   std::uint64_t differing = 0;  // numbers beyond the tolerance
-  std::uint64_t first = 0;      // the first of them, if any
-  double max_abs = 0;           // of |a - b|; infinite where one is finite and the other is not, or NaN
-  double max_rel = 0;           // of |a - b| / |b|
+  std::uint64_t first = 0;      // the first different element, if any
+  double max_abs = 0;           // maximum of |a - b|; infinite or NaN if exactly one of a and b is finite
+  double max_rel = 0;           // maximum of |a - b| / |b|
   double squares = 0;           // the sum of (a - b)^2 where both are finite
   std::uint64_t nans = 0;       // numbers of which one is NaN and the other is not
 
   /// Returns the largest |a - b|, or |a - b| / |b|; NaN if one is NaN.
   double max_difference() const noexcept { return nans != 0 ? std::numeric_limits<double>::quiet_NaN() : max_abs; }
   double max_relative() const noexcept { return nans != 0 ? std::numeric_limits<double>::quiet_NaN() : max_rel; }
-  /// Returns the root of the mean of (a - b)^2; NaN or infinite if a difference is.
+  /// Returns the root of the mean of (a - b)^2; NaN or infinite if a difference is NaN or infinite.
   double rms() const noexcept;
 };
 

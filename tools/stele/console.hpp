@@ -1,4 +1,4 @@
-// What each system has its own calls for: arguments, terminals, signals. console_posix.cpp, console_windows.cpp.
+// Functions that differ between systems: arguments, terminals, signals. console_posix.cpp, console_windows.cpp.
 #pragma once
 
 #include <cstddef>

@@ -39,8 +39,8 @@ Result<Snapshot> adapted(const Snapshot& snapshot) {
 
 namespace {
 
-/// Returns true if a name ends with what looks like the extension of a file, as model.ggfu. Llama-3.1-8B has none, and
-/// a folder that exists keeps its name.
+/// Returns true if a name seems to have a file's extension, such as model.ggfu. Llama-3.1-8B has no extension, and an
+/// existing folder keeps its name.
 bool has_extension(const std::string& out) {
   const std::string_view name = file_name(out);
   const std::size_t dot = name.rfind('.');
@@ -150,7 +150,7 @@ Result<std::vector<std::string>> idle_rules(const Snapshot& snapshot, const std:
   return notes;
 }
 
-/// Applies names, choice and axes. Optimizer state, which has the names of the parameters, takes the same changes, but
+/// Applies names, choice and axes. Optimizer state, which has the names of the parameters, gets the same changes, but
 /// need not have a tensor for every pattern.
 Result<Snapshot> transformed(const Convert& options, Snapshot snapshot, bool state) {
   if (!options.adapt.empty()) {
@@ -220,7 +220,7 @@ Status drop_settings(const Checkpoint& checkpoint, Report& losses) {
   return {};
 }
 
-/// What is read: parameters, and what makes a checkpoint of them.
+/// The input: parameters, and the other parts of a checkpoint.
 struct Content {
   Checkpoint checkpoint;
   bool whole = false;  // written as a checkpoint
@@ -256,7 +256,7 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
       content.whole = true;
       return content;
     }
-    content.losses = {};  // a file of tensors alone
+    content.losses = {};  // a file with only tensors
   }
   const CheckpointFormat* format = as_checkpoints(*model.format);
   const bool bundle = model.format->name() == "tensor-bundle";
@@ -283,7 +283,7 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
   if (!opened && bundle && !options.checkpoint) {
     const Errc code = opened.error().code();
     if (code == Errc::not_found || code == Errc::invalid_argument)
-      return content;  // it has no objects, or several models
+      return content;  // the file has no objects, or several models
   }
   if (in_names && !options.checkpoint) {
     if (opened && opened->training)

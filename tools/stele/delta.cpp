@@ -26,7 +26,7 @@ Error in_file(Error error, const std::string& file) {
   return error.file().empty() ? std::move(error).file(file) : std::move(error);
 }
 
-/// Writes a delta, compressed, and prints what it has.
+/// Writes a compressed delta, and prints its contents.
 Result<int> write_delta(const Snapshot& delta, const DeltaOutput& to, const Report& losses, std::uint64_t whole_bytes,
                         Terminal& terminal) {
   Convert how;

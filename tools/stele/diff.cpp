@@ -44,8 +44,8 @@ struct Pair {
 struct Differences {
   std::vector<Row> rows;
   std::uint64_t tensors = 0;      // that both have
-  std::uint64_t equal = 0;        // of these, within the tolerance
-  std::uint64_t other_dtype = 0;  // of these, with another dtype
+  std::uint64_t equal = 0;        // different tensors within the tolerance
+  std::uint64_t other_dtype = 0;  // different tensors with another dtype
   std::uint64_t others = 0;       // OtherDifferences
 };
 

@@ -23,8 +23,8 @@ constexpr std::size_t listed_tensors = 20;
 /// A compiler takes some seconds for an array of this size.
 constexpr std::uint64_t large_bytes = std::uint64_t{16} << 20;
 
-/// Returns true for a C++ identifier that a program may use as a function: no keyword, nothing reserved, no other
-/// thing's name in a program that includes the header and the reader.
+/// Returns true for a C++ identifier that a program may use as a function: not a keyword, not reserved, and not used by
+/// the header or the reader.
 bool is_identifier(const std::string& name) {
   static const std::set<std::string_view> keywords{
       "alignas",     "alignof",   "and",        "and_eq",    "asm",      "auto",         "bitand",
@@ -123,7 +123,7 @@ Result<std::string> assembler_name(const std::string& path) {
       .hint("choose another -o");
 }
 
-/// Begins the assembler file, and makes it known to check_beside().
+/// Begins the assembler file; check_beside() recognises this line.
 constexpr std::string_view made_by = "/* Made by `stele embed --object`: assemble it in the folder of ";
 
 /// Returns the text by which an assembler file identifies the bytes that it includes.
@@ -144,8 +144,8 @@ Result<std::optional<Bytes>> content_of(const std::string& path) {
   return std::optional<Bytes>(std::move(bytes));
 }
 
-/// Checks the files that are written beside the header, which the user did not name: they may replace those of an
-/// earlier run, and no others. Errors: exists.
+/// Checks the files next to the header that the user did not name: they may only replace files of an earlier run.
+/// Errors: exists.
 Status check_beside(const std::string& bytes_path, const std::string& assembler) {
   const auto taken = [](const std::string& path) {
     return Error(Errc::exists, "the file is not one that embed wrote, and would be replaced")
@@ -190,7 +190,7 @@ Status write_object(const Embed& options, const std::string& head, const std::st
 }
 
 /// Returns the files to write: the header, or the bytes, the assembler file and the header. Errors: invalid_argument
-/// (two of them are one file).
+/// (two paths name one file).
 Result<std::vector<std::string>> targets(const Embed& options) {
   std::vector<std::string> paths{options.out};
   if (options.object) {
@@ -215,7 +215,7 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
   }
   STELE_TRY_ASSIGN(const auto paths, targets(options));
   STELE_TRY_ASSIGN(const Model model, open_model(options.file, options.opening, terminal.common().threads));
-  for (const std::string& path : paths) STELE_TRY(check_output(path));  // before the first of them is written
+  for (const std::string& path : paths) STELE_TRY(check_output(path));  // checked before the first file is written
   if (options.object) STELE_TRY(check_beside(paths[0], paths[1]));
   Snapshot snapshot = model.snapshot;
   if (!options.only.empty() || !options.except.empty()) {

@@ -6,7 +6,7 @@ namespace stele::command {
 
 namespace {
 
-/// Returns the names of what files of a format hold besides tensors with names.
+/// Returns the names of the data that files of a format store in addition to named tensors.
 std::string abilities(const Capabilities& can) {
   std::string text;
   const auto add = [&](bool has, const char* what) {

@@ -1,4 +1,4 @@
-// Models of other programs as graphs: component ir, without which the command says so.
+// Models of other programs as graphs. Needs the component ir; without it, the command reports its absence.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace stele::command {
 struct GraphChoice {
   std::vector<std::string> shapes{};   // NAME=1,3,?
   std::vector<std::string> outputs{};  // tensors
-  std::string signature{};             // of a SavedModel; empty: serving_default
+  std::string signature{};             // signature of a SavedModel; empty: serving_default
   std::string mappings{};              // a file of rules that go before stele's
-  std::string tag{};                   // of an archive; empty: the newest
+  std::string tag{};                   // tag of an archive; empty: the newest
 };
 
 /// Returns true if files of the format have graphs of DL4J.

@@ -39,7 +39,8 @@ Result<std::vector<std::string>> leaf_digests(const Snapshot& snapshot, const st
 
 }  // namespace
 
-// The digest of all tensors is that of a text, version 2: the line "stele hash 2\n", then one for each name, sorted by
+// The digest of all tensors is the digest of a text, version 2: the line "stele hash 2\n", then one for each name,
+// sorted by
 // bytes: "HEX  DTYPE  [2, 3]  BYTES  NAME\n". BYTES is the length of NAME, so that no name looks like several lines. It
 // does not depend on the order of tensors in the file, or on ties.
 Result<int> hash(const Hash& options, Terminal& terminal) {

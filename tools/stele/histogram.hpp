@@ -22,7 +22,7 @@ struct LeafFacts {
 
 enum class Histograms : std::uint8_t { no, yes };
 
-/// Reads every leaf; for histograms, those with numbers twice. Errors: cancelled.
+/// Reads every leaf; for histograms, reads leaves with numbers twice. Errors: cancelled.
 Result<std::vector<LeafFacts>> facts_of(const Snapshot& snapshot, Histograms histograms, Terminal& terminal);
 
 }  // namespace stele::command

@@ -22,7 +22,7 @@ namespace {
 
 /// Maximum columns of a line of metadata; --verbose and --json have all of it.
 constexpr std::size_t max_columns = 100;
-constexpr std::size_t min_text_columns = 40;  // beside a long key
+constexpr std::size_t min_text_columns = 40;  // next to a long key
 
 /// Returns safe text of at most `max` columns, with its size in bytes if it is cut.
 std::string shortened(std::string_view text, std::size_t max) {
@@ -67,7 +67,7 @@ Value to_value(const Totals& totals) {
       {"tensors", number(totals.tensors)}, {"elements", number(totals.elements)}, {"bytes", number(totals.bytes)}});
 }
 
-/// What a file contains besides tensors: lines of a heading, or members of a document.
+/// The contents of a file except tensors: lines of a header, or members of a document.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 Facts training_facts(const Model& model, const Inspect& options, unsigned threads) {
@@ -155,7 +155,7 @@ std::vector<std::string> statistics_cells(const Statistics& s) {
           text(s.norm()), count(s.zeros), count(s.nans), count(s.infinities)};
 }
 
-/// Returns what the other columns do not tell: quantization, the name of opaque blocks, compression.
+/// Returns the text of the last column: quantization, the name of opaque blocks, compression.
 std::string stored_text(const LeafView& leaf) {
   if (const auto parts = composite(leaf)) {
     return std::to_string(parts->bits) + " bits, groups of " + grouped(parts->group) + ", " +

@@ -8,8 +8,8 @@
 
 namespace stele::command {
 
-/// Reads each leaf and checks what can be checked. Returns an error for each damaged one, nullopt for others. Errors:
-/// cancelled.
+/// Reads and verifies each leaf as far as possible. Returns an error for each damaged leaf, nullopt for intact leaves.
+/// Errors: cancelled.
 Result<std::vector<std::optional<Error>>> damaged_leaves(const Snapshot& snapshot, Terminal& terminal);
 
 /// A row for each damaged tensor: name, the range of its bytes in the file, the error.

@@ -8,7 +8,7 @@ namespace stele::command {
 
 namespace {
 
-/// Reads the configuration beside an adapter's tensors.
+/// Reads the configuration next to an adapter's tensors.
 Result<Value> config_of(const std::string& adapter) {
   constexpr std::uint64_t max_bytes = std::uint64_t{4} << 20;
   STELE_TRY_ASSIGN(const SourcePtr source, input_of(adapter).open("", {}));

@@ -53,7 +53,7 @@ std::string spellings(const CLI::Option& option) {
 
 // ---- the manual page
 
-/// Escapes what roff obeys.
+/// Escapes characters that roff interprets.
 std::string roff(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -177,7 +177,7 @@ std::string bash_script(const CLI::App& app) {
          "complete -F _stele stele\n";
 }
 
-/// Escapes the text of an option for _arguments, which takes `[`, `]` and `:` as its own.
+/// Escapes the text of an option for _arguments, which interprets `[`, `]` and `:`.
 std::string zsh_text(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -89,7 +89,7 @@ bool is_below(const std::string& path, const std::string& folder) {
   return false;
 }
 
-/// URLs that are open: what was read of them is not read again.
+/// Open URLs: bytes that were read are not read again.
 std::map<std::string, SourcePtr>& opened_urls() {
   static std::map<std::string, SourcePtr> all;
   return all;
@@ -349,8 +349,8 @@ Result<std::optional<Checkpoint>> checkpoint_of(const Model& model, const Openin
 
 namespace {
 
-/// Lists names, and those of tensors in tied modules under each name of the module. A few aliases of aliases can name
-/// any number of tensors, so the number of names and their text are bounded.
+/// Lists names; lists tensors in tied modules under each name of the module. A few aliases of aliases can name any
+/// number of tensors, so the number of names and their text are bounded.
 class Names {
  public:
   explicit Names(const Snapshot& snapshot)
@@ -398,7 +398,7 @@ class Names {
     return {};
   }
 
-  /// In flat files, the members of a tied module are the names that begin with its own.
+  /// In flat files, the members of a tied module are the names that begin with the module's name.
   Status list_flat() {
     std::vector<std::uint32_t> modules;
     for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
@@ -543,7 +543,7 @@ Result<std::uint64_t> parse_size(const std::string& text) {
   std::string unit(rest, end);
   std::transform(unit.begin(), unit.end(), unit.begin(), [](unsigned char c) { return static_cast<char>(c | 32U); });
   const bool bytes = unit.empty() || unit == "b";
-  const std::size_t power = bytes ? 0 : letters.find(unit[0]) + 1;  // 0: none of them
+  const std::size_t power = bytes ? 0 : letters.find(unit[0]) + 1;  // 0: no match
   const bool decimal = unit.size() == 2 && unit[1] == 'b';
   const bool known = bytes || (power != 0 && (unit.size() == 1 || decimal || unit.substr(1) == "ib"));
   double factor = 1;

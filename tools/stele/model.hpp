@@ -20,10 +20,10 @@
 
 namespace stele::command {
 
-/// The choice of what to open in a file.
+/// The choice of the part of a file to open.
 struct Opening {
-  std::string names{};  // of a positional format: a text of layout_of(), a Paddle program, or a model
-  std::string tag{};    // of an archive; empty: the newest
+  std::string names{};  // names for a positional format: a text of layout_of(), a Paddle program, or a model
+  std::string tag{};    // tag of an archive; empty: the newest
   std::string part{};   // a path in the file; empty: all
   std::string limit{};  // a size: the maximum of all tensors; empty: by the file's size
   // Of PyTorch's files: PytorchOptions.
@@ -79,7 +79,7 @@ Result<std::shared_ptr<const Format>> target_format(const std::string& name, con
 enum class Overlap : std::uint8_t {
   none,
   whole,  // the path of a model
-  part,   // one of several files of a model, names given to it, or a folder with other files
+  part,   // one of several files of a model, a file with names from an option, or a folder with other files
 };
 Overlap overlap_of(const std::string& out);
 /// Returns the format that reads or writes a tag of an archive.
@@ -101,14 +101,14 @@ Result<std::unique_ptr<Sink>> open_output(const std::string& out);
 /// Returns nullptr if the format has no checkpoints.
 const CheckpointFormat* as_checkpoints(const Format& format);
 /// Returns the checkpoint of a file with parts that have no names in its snapshot: graph, training, optimizer. nullopt:
-/// there are none, or they are not chosen. Errors: those of open_checkpoint().
+/// the file has no such parts, or they are not chosen. Errors: those of open_checkpoint().
 Result<std::optional<Checkpoint>> checkpoint_of(const Model& model, const Opening& opening, unsigned threads);
 
-/// A tensor's name, with the number of its leaf; ties have several.
+/// A tensor's name, with the number of its leaf; a tied tensor has several names.
 struct Named {
   std::string name;
   std::uint32_t leaf = 0;
-  bool tied = false;  // not the first name of the leaf
+  bool tied = false;  // an additional name of the leaf
 };
 /// Returns every name of every tensor, in the order of the file. Errors: limit.
 Result<std::vector<Named>> names_of(const Snapshot& snapshot);

@@ -31,7 +31,7 @@ Entries plain_values(const Snapshot& snapshot, const std::vector<std::string>& p
   return entries;
 }
 
-/// Strings that are in the metadata too are compared there.
+/// Strings that are also in the metadata are compared there.
 Entries properties(const Snapshot& snapshot) {
   Entries entries;
   const Value::Map* const map = snapshot.properties().as_map();
@@ -82,7 +82,7 @@ struct Ties {
       if (!fresh) at->second = std::min<std::string_view>(at->second, named.name);
     }
   }
-  /// Returns the name that a name is tied to; empty if it is none.
+  /// Returns the name that a name is tied to; empty if it is not tied.
   std::string of(std::string_view name) const {
     const std::string_view to = first.at(leaf_of.at(name));
     return to == name ? "" : "tied to " + std::string(to);

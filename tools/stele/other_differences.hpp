@@ -1,4 +1,4 @@
-// The differences of two files besides their tensors' elements.
+// The differences of two files other than in their tensors' elements.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace stele::command {
 struct OtherDifference {
   std::string kind;  // "tie", "plain value", "metadata", "property", "checkpoint", "optimizer"
   std::string name;
-  std::string a, b;  // as text; empty: not in that file
+  std::string a, b;  // as text; empty: not in this file
 };
 
 /// Compares two files. With patterns, compares only ties and plain values that match one. A number differs as in

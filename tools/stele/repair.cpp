@@ -13,7 +13,7 @@ namespace stele::command {
 
 namespace {
 
-/// Opens the file as far as it can be read, and lists what an undamaged file has beside the tensors.
+/// Opens the readable part of the file, and lists the parts of an undamaged file that are not tensors.
 Result<Recovered> open_damaged(const Repair& options, Report& losses, unsigned threads) {
   const Opening& opening = options.opening;
   STELE_TRY_ASSIGN(const LoadOptions reading, load_options(opening, threads));
@@ -25,7 +25,7 @@ Result<Recovered> open_damaged(const Repair& options, Report& losses, unsigned t
   }
   const Model model{options.in, std::move(format), recovered.snapshot};
   const auto tags = losses_of_tags(model, opening);
-  if (tags) losses = *tags;  // else the save has a row of them
+  if (tags) losses = *tags;  // else the save has a row for them
   if (recovered.notes.empty()) {
     const auto checkpoint = checkpoint_of(model, opening, threads);
     if (!checkpoint) losses.add(Report::What::lost, "", "the checkpoint: " + error_text(checkpoint.error()));

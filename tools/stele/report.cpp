@@ -19,7 +19,7 @@ namespace stele::command {
 
 namespace {
 
-/// Histograms are left out of pages of more tensors, but for the largest ones: some 400 bytes each.
+/// A page with more tensors has histograms of only the largest ones, because each takes some 400 bytes.
 constexpr std::size_t max_histograms = 20'000;
 constexpr std::size_t max_metadata_bytes = 4096;
 constexpr std::size_t colours = 8;  // .c0 to .c7 of report.css
@@ -79,7 +79,7 @@ class Page {
   Status status_;
 };
 
-/// A tensor of the second file beside one of the first.
+/// A tensor of the second file and its counterpart in the first.
 struct Change {
   std::string kind{};  // "only in A", "only in B", "shape", "dtype", "values"; empty: equal
   std::string type_b{};
@@ -93,11 +93,11 @@ struct OnlyB {
   std::string name{}, type{}, flags{};
 };
 
-/// All that the page shows.
+/// The contents of the page.
 struct Content {
   std::vector<Named> names;
   std::vector<LeafFacts> facts;
-  std::vector<Change> changes;  // of each name, with a second file
+  std::vector<Change> changes;  // changes of each name, if there is a second file
   std::vector<OnlyB> only_b{};
   std::vector<OtherDifference> others{};
   std::size_t flagged = 0;  // names whose tensor in either file has flags
@@ -217,7 +217,7 @@ double rounding_step(DType dtype) {
 }
 
 /// Returns the place of a difference on the map's scale, which is logarithmic: 0 for at most one rounding step, 1 for a
-/// difference as large as the tensor's numbers. `ratio` is relative to the largest of them.
+/// difference as large as the tensor's numbers. `ratio` is relative to the largest size.
 double difference_level(double ratio, double step) {
   constexpr double least = 0.05;  // visible
   if (ratio <= step) return 0;

@@ -6,8 +6,8 @@
 
 namespace stele::command {
 
-/// Runs a command line, whose first word is the program, and returns the exit status. `output` receives what the
-/// command would print to standard output; null: it is printed. One run at a time.
+/// Runs a command line, whose first word is the program, and returns the exit status. `output` receives the text for
+/// standard output; null: the command prints it. One run at a time.
 int run(const std::vector<std::string>& words, std::string* output = nullptr);
 
 }  // namespace stele::command

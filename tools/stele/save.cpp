@@ -64,7 +64,7 @@ Result<Snapshot> at_precision(const Snapshot& snapshot, const std::string& name,
 
 namespace {
 
-/// Returns a scheme, as nvfp4 or int4:64.
+/// Parses a scheme, such as nvfp4 or int4:64.
 Result<WeightScheme> parse_scheme(const std::string& text) {
   WeightScheme scheme;
   const std::size_t colon = text.find(':');
@@ -109,7 +109,7 @@ Result<Snapshot> quantized(const Snapshot& parameters, const Convert& options, c
 
 Report losses_of(const Checkpoint& checkpoint) {
   Report losses;
-  // A SameDiff file has a graph of its variables alone.
+  // A SameDiff file always has a graph, at least of its variables.
   if (checkpoint.graph && !checkpoint.graph->operations.empty()) losses.add(Report::What::lost, "", "the graph");
   if (checkpoint.training) losses.add(Report::What::lost, "", "the training configuration");
   for (const auto& [kind, state] : checkpoint.optimizer.kinds()) {
@@ -146,7 +146,7 @@ Result<Report> losses_of(const Model& model, const Opening& opening, bool allow_
 Status check_losses(bool allow_loss, const Report& losses) {
   if (allow_loss) return {};
   for (std::size_t i = 0; i < losses.size(); ++i) {
-    if (losses[i].what == Report::What::unused) continue;  // by an imported graph, which is whole
+    if (losses[i].what == Report::What::unused) continue;  // the imported graph is complete
     const std::size_t others = losses.count(Report::What::lost) - (losses[i].what == Report::What::lost ? 1 : 0);
     const std::string more = others != 0 ? " (and " + std::to_string(others) + " more)" : "";
     return Error(Errc::not_representable, "the target would not hold all of the file" + more)

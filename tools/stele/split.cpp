@@ -97,7 +97,7 @@ Result<int> split(const Split& options, Terminal& terminal) {
   const auto write = [&](const Piece& piece, bool dry_run, Target& target, Snapshot& part) -> Result<Report> {
     if (interrupted()) return Progress::cancelled();
     STELE_TRY_ASSIGN(target.path, piece_path(options, piece.label));
-    // Values go with the tensors below the same head; all others into the first file.
+    // Values are written with the tensors below the same head; all other values into the first file.
     const bool first = &piece == &pieces.front();
     const auto keep = [&](std::string_view name, const LeafView* leaf) {
       if (piece.names.contains(name)) return true;
@@ -112,7 +112,7 @@ Result<int> split(const Split& options, Terminal& terminal) {
     if (first) target.losses = losses;
     return save_to(target, part, terminal);
   };
-  for (const Piece& piece : pieces) {  // no file is written if one of them cannot be
+  for (const Piece& piece : pieces) {  // no file is written unless all can be written
     Target target;
     Snapshot part;
     STELE_TRY(write(piece, true, target, part));

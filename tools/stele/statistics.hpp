@@ -20,13 +20,13 @@ inline std::size_t parts_of(DType dtype) noexcept { return dtype_class(dtype) ==
 /// Converts `count` elements that start at a byte's first element. `out` has parts_of(dtype) * count numbers.
 void to_doubles(DType dtype, const std::byte* elements, std::size_t count, double* out);
 
-/// Statistics of a tensor's numbers. Mean, deviation and norm are those of the finite numbers.
+/// Statistics of a tensor's numbers. Mean, deviation and norm cover only the finite numbers.
 struct Statistics {
   std::uint64_t count = 0;  // real numbers: two for each complex one
   std::uint64_t zeros = 0;
   std::uint64_t nans = 0;
   std::uint64_t infinities = 0;
-  double min = std::numeric_limits<double>::infinity();  // of the finite numbers
+  double min = std::numeric_limits<double>::infinity();  // covers the finite numbers
   double max = -std::numeric_limits<double>::infinity();
   double mean = 0;
   double squares = 0;  // the sum of the squared deviations from the mean
@@ -36,7 +36,7 @@ struct Statistics {
   /// Counts each number `times` times.
   void repeat(std::uint64_t times) noexcept;
   std::uint64_t finite() const noexcept { return count - nans - infinities; }
-  double deviation() const noexcept;  // of the population
+  double deviation() const noexcept;  // standard deviation of the population
   double norm() const noexcept;       // L2
 };
 

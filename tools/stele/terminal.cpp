@@ -59,7 +59,7 @@ bool obeyed(unsigned code) {
 
 namespace {
 
-/// The library's options in messages, and what the command offers instead.
+/// The library's options in messages, and the corresponding options of the command.
 struct Spelling {
   std::string_view library, command;
 };
@@ -128,7 +128,7 @@ std::string spelled_hint(std::string_view hint) {
   return plain ? text : "the library has an option for this, the command has none";
 }
 
-/// Returns a value as JSON in which strings have escapes for all that a terminal obeys.
+/// Returns a value as JSON in which all characters that control a terminal are escaped.
 std::string json_text(const Value& value) {
   const std::string text = to_json(value).value_or("null");
   std::string out;

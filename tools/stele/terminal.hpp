@@ -1,4 +1,4 @@
-// What a command prints: text for a terminal or a pipe, JSON documents, tables, progress.
+// The output of a command: text for a terminal or a pipe, JSON documents, tables, progress.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ struct Common {
   bool quiet = false;
   std::string colour = "auto";  // auto, always, never
   unsigned threads = 0;
-  std::string* output = nullptr;  // receives what is printed to standard output; null: it is printed
+  std::string* output = nullptr;  // receives the text for standard output; null: the text is printed
 };
 
 /// Returns text that a terminal shows and does not obey: control characters, bidirectional overrides and bytes that are
@@ -50,7 +50,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 std::string human_bytes(std::uint64_t bytes);
 /// Formats with groups of three digits: "1,234,567".
 std::string grouped(std::uint64_t number);
-/// Formats a count of things: "1 tensor", "2 tensors".
+/// Formats a count with a noun: "1 tensor", "2 tensors".
 std::string counted(std::uint64_t number, std::string_view noun);
 /// Formats a number with up to six significant digits.
 std::string short_number(double number);
@@ -102,7 +102,7 @@ class Table {
 };
 
 /// Writes the members of the JSON object on standard output, one by one, so that long lists are not kept in memory. A
-/// command prints one object: an error adds its member to one that is begun.
+/// command prints one object; an error adds a member to an open object.
 class Document {
  public:
   /// `schema` is the first member of a new object, which its first member begins: "stele.inspect/1".
@@ -125,7 +125,7 @@ class Document {
 
   Terminal& terminal_;
   std::string schema_;
-  std::string open_;  // what closes the lists and objects that are begun
+  std::string open_;  // the closing brackets of the open lists and objects
   bool first_ = false;
 };
 

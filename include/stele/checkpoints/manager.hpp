@@ -93,9 +93,9 @@ struct ManagerOptions {
   /// is a delta of it. 0: every step is whole. At most 100. For formats that store deltas (a CompressedRecorder), and
   /// for stele::mpi::CheckpointManager.
   std::size_t deltas = 0;
-  /// After a save, joins the deltas of steps that are not kept with those of the steps after them, so that only whole
-  /// steps stay in addition to the kept ones. Reads and writes these deltas again; in background saves, so does the
-  /// background thread.
+  /// After a save, joins the deltas of steps that are not kept with the deltas of the next steps, so that only kept
+  /// steps and whole steps remain. Reads and writes these deltas again; in background saves, so does the background
+  /// thread.
   bool compact = false;
   /// Formats of older steps in the folder, if they differ from the manager's: stele::formats() for all of them.
   std::span<const Format* const> older_formats{};
@@ -113,9 +113,9 @@ struct STELE_EXPORT EndManager {
 /// checksum (docs/formats/steps.md). A step becomes visible by one rename, after all of it is synced.
 ///
 /// Only one process may write to the folder; other processes may read it. Threads may share a manager: saves and
-/// removals run one after the other, and its policies may be called from any of these threads. A process that forks
-/// after a background save may read the steps in its child, and destroy the manager there; saves, wait() and remove()
-/// are errors there (invalid_argument).
+/// removals run in turn, and its policies may be called from any of these threads. A process that forks after a
+/// background save may read the steps in its child, and destroy the manager there; saves, wait() and remove() are
+/// errors there (invalid_argument).
 class STELE_EXPORT CheckpointManager {
  public:
   /// Opens the folder. Creates the folder if it is missing (but not its parent), and removes the leftovers of killed
@@ -150,8 +150,8 @@ class STELE_EXPORT CheckpointManager {
   /// start a thread, is saved before the call returns. If an earlier background save has failed, returns that error,
   /// once, and saves nothing.
   Status save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values = {});
-  /// Waits until all background saves have ended. Returns those that have finished since the last wait(). Errors: that
-  /// of the first background save that failed.
+  /// Waits until all background saves have ended. Returns those that have finished since the last wait(). Errors: the
+  /// error of the first background save that failed.
   Result<std::vector<SavedStep>> wait();
 
   /// Returns the steps with a valid manifest and files of the right sizes, sorted by step. `broken` receives all other

@@ -85,7 +85,7 @@ class STELE_EXPORT SavePolicy {
   bool operator()(const SaveMoment& moment) const { return decide_(moment); }
   /// Returns the signals that the manager catches for this policy.
   const std::vector<int>& signals() const noexcept { return signals_; }
-  /// Saves if at least one of the policies does.
+  /// Saves if at least one of the policies selects the step.
   friend STELE_EXPORT SavePolicy operator|(const SavePolicy& a, const SavePolicy& b);
 
  private:

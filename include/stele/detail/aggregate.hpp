@@ -85,7 +85,7 @@ inline constexpr bool aggregate_has_array = probe::has_array<T>();
 template <class T>
 inline constexpr bool aggregate_has_volatile = probe::has_volatile<T>();
 
-/// The type of field I of T, with its const (and that of T).
+/// The type of field I of T; const if the field or T is const.
 template <class T, std::size_t I>
 using aggregate_field_t = std::remove_reference_t<decltype(probe::field_of<I>(std::declval<const probe::tied<T>&>()))>;
 

@@ -23,8 +23,9 @@ namespace probe {
 // counts once. This takes few checks for types whose fields can all be initialised from {}. The slow method is only
 // needed if a field cannot be (no default constructor, or an explicit one):
 //   1. T{any, any, …} gives the number of initialisers; here a C array takes one per element.
-//   2. From left to right, each position is one field if a braced initialiser there leaves initialisers for all the
-//      others. For an array it never does. {} suffices to show this for most fields, {any_hard} for most others.
+//   2. 2. From left to right, a position is one field if a braced initialiser at this position leaves initialisers for
+//      all other fields. For an array it never does. {} suffices to show this for most fields, {any_hard} for most
+//      others.
 //   3. Every other position is an array of k elements if {any × k} replaces exactly k initialisers.
 
 // The only classes that may use the conversions below.

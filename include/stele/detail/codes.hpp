@@ -22,11 +22,11 @@ STELE_EXPORT void decode_codes(const std::uint8_t* codes, const float* table, Co
 STELE_EXPORT void unpack_halves(const std::byte* bytes, bool low_first, std::uint8_t* codes,
                                 std::size_t count) noexcept;
 
-/// How codes of a width that does not divide 32 are in words of 32 bits, the lowest bits first.
+/// The layout of codes in words of 32 bits, lowest bits first, for widths that do not divide 32.
 enum class CodeLayout : std::uint8_t {
   dense,   ///< one string of bits
   padded,  ///< each word has whole codes; its top bits are unused
-  planes,  ///< 32 codes in as many words as a code has bits: their lowest 4, 2 or 1 bits first, then the others
+  planes,  ///< 32 codes of b bits in b words: the lowest 4, 2 or 1 bits of all codes first, then their remaining bits
 };
 
 /// Unpacks `count` codes of `bits` (1 to 8) bits.

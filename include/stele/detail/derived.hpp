@@ -43,8 +43,8 @@ struct BasePointer {
   }
 };
 
-/// Treats a shared_ptr to a base that holds a D as a shared_ptr to D: ties are between objects of one class, whatever
-/// the types of their pointers.
+/// Treats a shared_ptr to a base that holds a D as a shared_ptr to D: ties are between objects of one class,
+/// independent of the types of their pointers.
 template <class P, class D>
 struct TiedTable : BasePointer<P> {
   using BasePointer<P>::get;

@@ -230,7 +230,7 @@ constexpr auto annotated_attributes() {
   }
 }
 
-/// The attributes of T, followed by those of its bases' fields.
+/// The attributes of T, followed by the attributes of its bases' fields.
 template <class T, class... C>
 constexpr auto join_attributes(boost::mp11::mp_list<C...>) {
   // The last class is T itself. A list in a base is also found through T.
@@ -373,7 +373,7 @@ struct recorded_fields {
   static constexpr std::array<bool, all + 1> refused = []<class... F>(boost::mp11::mp_list<F...>) {
     return std::array<bool, all + 1>{is_refused(category_of<F, listed>)...};
   }(typename of::types{});
-  // If a field is refused, the list is empty, so that one error does not cause others.
+  // If a field is refused, the list is empty, so that one error does not cause further errors.
   static constexpr bool ok = [] {
     for (std::size_t i = 0; i < all; ++i) {
       if (wanted[i] && refused[i]) return false;
@@ -396,7 +396,8 @@ struct recorded_fields {
       return find_error<I + 1>(found);
     }
   }
-  /// Returns the type whose instantiation is the error about the refused fields; any other type if there are none.
+  /// Returns the type whose instantiation is the error about the refused fields; an unrelated type if no field is
+  /// refused.
   static auto complaints() {
     if constexpr (ok) {
       return std::type_identity<char>{};
@@ -443,7 +444,7 @@ struct recorded_fields {
       for (std::size_t k = 0; k < count; ++k) out[k] = out[index[k]];
     }
   }
-  /// `out` must have space for `all` addresses; the first `count` are then those of the recorded fields.
+  /// `out` must have space for `all` addresses; the first `count` then point to the recorded fields.
   static void addresses(void* object, void** out) {
     of::addresses(object, out);
     compact(out);

@@ -38,8 +38,8 @@ struct MadeFromRecord {
   operator T() const { return access::from_record<T>(std::move(*static_cast<Record<T>*>(record))); }  // NOLINT
 };
 
-/// Calls `make` with the arguments for an element: the product of the hook, or none. Returns nullptr if T cannot be
-/// created.
+/// Calls `make` with the arguments for an element: the result of the hook, or no argument. Returns nullptr if T cannot
+/// be created.
 template <class T, class Make>
 void* make_element(void* record, Make make) {
   if constexpr (has_hook<T>()) {

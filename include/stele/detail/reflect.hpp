@@ -399,7 +399,8 @@ const TypeInfo* module_info() {
       static_assert(!recorded_fields<M>::ok || records_anything<M, true>(),
                     "stele: nothing in this type can be recorded: it has no parameters");
     }
-    // Also instantiated here, which is one step fewer from the error to the user's line than from type_info.
+    // Instantiated here, too, because the compiler's output then has one step less between the error and the user's
+    // line.
     static_cast<void>(sizeof(typename decltype(complaints_of<M, true>())::type));
     return &type_info<M, true>::value;
   } else {

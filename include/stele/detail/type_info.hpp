@@ -74,7 +74,7 @@ struct FieldInfo {
 /// A tensor type. `object` is the tensor, or the Param that contains it. With STELE_HEAP=0, the functions that create,
 /// resize or move tensors are absent.
 struct TensorOps {
-  DType dtype = DType::none;  // none: known at run time, from dtype_of; a load sets it to that of the file
+  DType dtype = DType::none;  // none: known at run time, from dtype_of; a load sets it to the file's dtype
   std::int16_t rank = -1;     // -1: known at run time
   bool fixed_shape = false;
   void (*shape)(const void* object, Shape& out) = nullptr;
@@ -96,8 +96,8 @@ struct TensorOps {
   void (*take)(void* object, void* from) = nullptr;  // moves a tensor of the same type
   void* (*create)() = nullptr;                       // an unset tensor, without its Param
   void (*destroy)(void* object) = nullptr;           // deletes what create() returned
-  /// Calls `visit` for each memory that has all elements of the tensor; null data: it has none yet. Absent: `data` is
-  /// in main memory.
+  /// Calls `visit` for each memory that has all elements of the tensor; null data: the tensor has no memory yet.
+  /// Absent: `data` is in main memory.
   void (*locations)(const void* object, void* context,
                     void (*visit)(void* context, Location where, std::byte* data)) = nullptr;
   /// Makes the tensor the owner of a part of `block`, memory of a device, aligned to 256 bytes.

@@ -44,7 +44,7 @@ concept ArchiveBytes = std::is_pointer_v<std::remove_reference_t<T>> ||
 /// The facts that an archive needs about a type that opens a level.
 struct ArchiveType {
   std::type_index type;
-  std::size_t extent = npos;  // of an array
+  std::size_t extent = npos;  // extent of an array
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
 };
 template <class T>
@@ -217,7 +217,7 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
     level.at = std::move(wanted);
     return *found;
   }
-  /// Returns true if the requested name is that of a class version, and the class had no version when it was saved.
+  /// Returns true if the requested name denotes a class version, and the class had no version when it was saved.
   bool is_unversioned() {
     Level& level = open_.back();
     if (level.wanted != detail::archive_version_key) return false;

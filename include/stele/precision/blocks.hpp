@@ -20,8 +20,8 @@ STELE_EXPORT bool encodable(DType d) noexcept;
 STELE_EXPORT void decode_blocks(DType d, const std::byte* src, float* dst, std::size_t blocks) noexcept;
 
 /// Encodes `blocks` blocks of block_size(d).elements floats each. `dst` may be unaligned and must not overlap `src`.
-/// Returns the index of the first number that is not finite (its block and all others are then unspecified), or blocks
-/// * block_size(d).elements. Does nothing and returns 0 for dtypes that are not encodable().
+/// Returns the index of the first number that is not finite (all blocks are then unspecified), or blocks *
+/// block_size(d).elements. Does nothing and returns 0 for dtypes that are not encodable().
 ///
 /// The bytes are those that ggml, built without fused multiply-add, writes without an importance matrix. There is one
 /// exception: for mxfp4, ggml wraps a negative exponent around to a large one; here it becomes 0, and numbers near

@@ -42,11 +42,11 @@ STELE_EXPORT bool lossless(DType from, DType to) noexcept;
 /// Converts `count` elements in host byte order. `src` and `dst` may be unaligned and must not overlap, except that
 /// `src == dst` is allowed for dtypes of equal width. After an error, the content of `dst` is unspecified.
 ///
-/// Floats round once, to nearest, ties to even, whatever the caller's floating-point environment. NaNs become quiet and
-/// keep their sign and leading payload bits; a copy (from == to) changes no bit. A float converts to an integer only if
-/// its value is an integer. In 8-bit floats without infinity (f8_e4m3fn, *fnuz), a number that is too large becomes
-/// NaN, as in ml_dtypes without saturation. In f8_e8m0 (OCP MX), zero and negative numbers become NaN too; each counts
-/// as an overflow.
+/// Floats round once, to nearest, ties to even, independent of the caller's floating-point environment. NaNs become
+/// quiet and keep their sign and leading payload bits; a copy (from == to) changes no bit. A float converts to an
+/// integer only if its value is an integer. In 8-bit floats without infinity (f8_e4m3fn, *fnuz), a number that is too
+/// large becomes NaN, as in ml_dtypes without saturation. In f8_e8m0 (OCP MX), zero and negative numbers become NaN
+/// too; each counts as an overflow.
 STELE_EXPORT ConvertOutcome convert(DType from, const std::byte* src, DType to, std::byte* dst, std::size_t count,
                                     ConvertRules rules = {}) noexcept;
 

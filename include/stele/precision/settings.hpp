@@ -55,8 +55,8 @@ struct BlockRule {
   DType dtype = DType::none;
 };
 
-/// Saves the floats of matrices as blocks of a dtype (stele/quantize.hpp), and those of vectors unchanged. Only some
-/// formats can store blocks (GGUF, .stele).
+/// Saves the floats of matrices as blocks of a dtype (stele/quantize.hpp), and the floats of vectors unchanged. Only
+/// some formats can store blocks (GGUF, .stele).
 template <DType Blocks>
 struct BlockPrecision : NativePrecision {
   static constexpr BlockRule block_rules[] = {{"*", Blocks}};

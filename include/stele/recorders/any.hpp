@@ -15,7 +15,7 @@ struct Checkpoint;  // stele/checkpoint.hpp
 STELE_EXPORT std::span<const FormatFamily> format_families();
 /// Returns every format of this build.
 STELE_EXPORT std::span<const Format* const> formats();
-/// Returns the format with that name ("stele", "safetensors"); nullptr if there is none.
+/// Returns the format with that name ("stele", "safetensors"); nullptr if the name is unknown.
 STELE_EXPORT const Format* find_format(std::string_view name);
 /// Returns the format for the path's extension, in upper or lower case. Errors: unsupported (lists the known
 /// extensions).
@@ -52,15 +52,15 @@ STELE_EXPORT Result<Snapshot> open_with_deltas(const Input& base, std::initializ
 STELE_EXPORT Result<Snapshot> open_with_deltas(const Input& base, std::span<const std::string> paths,
                                                const LoadOptions& options = default_load_options());
 
-/// Makes a file the version that deltas give, without a second file of its size: the changes are written to a journal
-/// beside it, PATH.stele-journal, and then into the file. Returns false if the file is that version already. A process
-/// that is killed before the journal is complete leaves the old version; after that, it may leave a mixture, and the
-/// next call, with the same deltas or with none, makes the file the new version. Until then, every other call that
-/// opens the file fails; one that saves to its path replaces it, and removes the journal. A journal of another file is
+/// Changes a file to the version that results from deltas, without a second file of its size: writes the changes to a
+/// journal next to it, PATH.stele-journal, and then into the file. Returns false if the file is that version already. A
+/// process that is killed before the journal is complete leaves the old version; after that, it may leave a mixture;
+/// the next call, with the same deltas or an empty list, completes the new version. Until then, every other call that
+/// opens the file fails; a save to its path replaces the file and removes the journal. A journal of another file is
 /// never applied. For files that store tensors as they are, without checksums (safetensors, GGUF), and have one name;
 /// names, dtypes, shapes, values and metadata must be the same. Errors: not_representable (another format, other
-/// changes, hard links), checksum (the file is not the base of the deltas, or not the one of the journal; nothing is
-/// changed then), malformed, io.
+/// changes, hard links), checksum (the file is not the base of the deltas, or not the file of the journal; the file is
+/// then unchanged), malformed, io.
 STELE_EXPORT Result<bool> apply_in_place(const std::string& path, std::span<const std::string> deltas,
                                          const LoadOptions& options = default_load_options());
 

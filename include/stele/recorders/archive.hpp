@@ -50,8 +50,8 @@ class STELE_EXPORT ArchiveFormat final : public CheckpointFormat {
   /// Opens the parameters of a tag. Errors: not_found (the tag does not exist), malformed, duplicate, checksum,
   /// unsupported, limit, ….
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
-  /// Checks all tags, whatever the options, with their graphs, training configurations and optimizer states, and the
-  /// entries that no tag refers to.
+  /// Checks all tags, independent of the options, with their graphs, training configurations and optimizer states, and
+  /// the entries that no tag refers to.
   Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
   Result<Checkpoint> open_checkpoint(SourcePtr source, const OpenContext& context) const override;
   Status write_checkpoint(const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options) const override;

@@ -26,7 +26,7 @@ class STELE_EXPORT SteleFormat : public Format {
   Compression compression_ = Compression::none;
 };
 
-/// Compressed `.stele` files. Both classes read both kinds.
+/// Compressed `.stele` files. Each class reads the files of both.
 class CompressedSteleFormat final : public SteleFormat {
  public:
   CompressedSteleFormat() noexcept : SteleFormat(Compression::zstd) {}

@@ -45,11 +45,11 @@ enum class BurnEncoding : std::uint8_t {
 
 /// Ranges of Burn releases with equal records.
 enum class BurnEra : std::uint8_t {
-  automatic,  // on load, the file's version; on save, that of a converted Burn record, else v0_21
+  automatic,  // on load, the file's version; on save, the version of a converted Burn record, else v0_21
   v0_13,      // elements are numbers, without a dtype; read-only
   v0_14,
   v0_16,
-  v0_17,  // to 0.19
+  v0_17,  // 0.17 to 0.19
   v0_20,
   v0_21,  // and later
 };
@@ -116,7 +116,7 @@ STELE_EXPORT std::optional<BurnHeader> burn_header(const Snapshot& opened);
 
 struct BurnpackOptions {
   /// On save: the Burn release whose spelling of bools is used, v0_17 to v0_20 or v0_21; Burn reads only the spelling
-  /// of its own release. Automatic: that of a converted Burnpack file written by Burn, else v0_21.
+  /// of its own release. Automatic: the spelling of a converted Burnpack file written by Burn, else v0_21.
   BurnEra era = BurnEra::automatic;
 };
 
@@ -137,7 +137,7 @@ class STELE_EXPORT BurnpackFormat final : public Format {
 };
 
 /// Burn's settings, which also determine the width of integers. A Burn program reads files of any precision: it first
-/// converts floats and integers to those of its own settings, without a check.
+/// converts floats and integers to the dtypes of its own settings, without a check.
 struct BurnFullPrecision {
   using Float = float;
   using Int = std::int32_t;

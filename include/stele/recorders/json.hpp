@@ -44,7 +44,7 @@ struct JsonOptions {
   /// Writes one line for each member.
   bool pretty = false;
   /// Maximum number of elements of a tensor that is written as numbers (the shortest that read back to identical bits).
-  /// Larger tensors, and those of packed, complex or 8-bit float dtypes, are written in base64.
+  /// Larger tensors, and tensors of packed, complex or 8-bit float dtypes, are written in base64.
   std::uint64_t numbers_up_to = 0;
   /// Level of the compressor: -50 to 19 for zstd, 1 to 9 for gzip; 0: zstd 1, gzip 1. Other levels are clamped.
   int level = 0;

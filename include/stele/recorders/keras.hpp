@@ -8,8 +8,8 @@
 namespace stele::inline v0 {
 
 /// HDF5 files. The path of a tensor is the path of its dataset: `layers.dense.vars.0` for /layers/dense/vars/0.
-/// Attributes are properties (texts also metadata), by name, or for an object other than the root by its path and name:
-/// `layers/dense/vars@name`. Data that HDF5 cannot express (values, ties) are the attribute `stele` of the root.
+/// Attributes are properties (strings also metadata), by name, or for an object other than the root by its path and
+/// name: `layers/dense/vars@name`. Data that HDF5 cannot express (values, ties) are the attribute `stele` of the root.
 ///
 /// Reads compact, contiguous and chunked datasets with the filters deflate, shuffle and fletcher32. Links by path or to
 /// other files are never followed; they and datasets of other kinds are unreadable entries.
@@ -24,9 +24,9 @@ class STELE_EXPORT Hdf5Format final : public Format {
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
 };
 
-/// Models of Keras 3, `.keras`. The texts of config.json and metadata.json are metadata with these keys, and are never
-/// executed. A save writes them from the metadata: a model saved with the metadata of an opened file can be loaded by
-/// keras.saving.load_model, and without config.json by Model.load_weights.
+/// Models of Keras 3, `.keras`. The contents of config.json and metadata.json are metadata with these keys, and are
+/// never executed. A save writes them from the metadata: a model saved with the metadata of an opened file can be
+/// loaded by keras.saving.load_model, and without config.json by Model.load_weights.
 class STELE_EXPORT KerasFormat final : public Format {
  public:
   std::string_view name() const noexcept override { return "keras"; }

@@ -4,7 +4,7 @@
 //  1. u64 0x112, u64 0, u64 number of arrays.
 //  2. Each array: u32 0xf993fac9, i32 storage type, i32 rank, i64 extents, i32 device type, i32 device, i32 dtype, the
 //     elements. Three further layouts are read.
-//  3. u64 number of names: that of arrays, or 0. Each name: u64 length, bytes.
+//  3. u64 number of names: the number of arrays, or 0. Each name: u64 length, bytes.
 #pragma once
 
 #include <cstdint>

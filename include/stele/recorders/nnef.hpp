@@ -43,8 +43,8 @@ struct NnefOptions {
 
 /// NNEF. A path can be a label if its segments consist of [A-Za-z0-9_.-], no segment is empty or dots only, and no two
 /// labels differ only in upper and lower case (NNEF's own rule). Otherwise a save is an error (not_representable); the
-/// remedy is to rename the parameter (stele/transform.hpp). A tensor of 4 GiB or more is the same error, because the
-/// length in the header has 32 bits. A tied tensor is written under each of its names.
+/// remedy is to rename the parameter (stele/transform.hpp). A tensor of 4 GiB or more is also not_representable,
+/// because the length in the header has 32 bits. A tied tensor is written under each of its names.
 ///
 /// A load uses the tensors that graph.nnef names, if it exists, and checks their shapes; otherwise all .dat files. A
 /// dot in a label remains part of its segment. Items whose width is not 8, 16, 32 or 64 bits become the next wider

@@ -28,7 +28,7 @@ struct OnnxOptions {
   std::string external{};
 };
 
-/// The tensors of an ONNX model, by name: initializers, and those of nodes, subgraphs, functions and training
+/// The tensors of an ONNX model, by name: initializers, and tensors of nodes, subgraphs, functions and training
 /// (docs/formats/onnx.md lists the names). Other parts of a model are not read; a save into OnnxOptions::model copies
 /// them. Elements in other files (external_data) are read from the model's folder and its subfolders.
 ///

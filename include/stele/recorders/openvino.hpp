@@ -18,10 +18,10 @@ struct OpenvinoOptions {
   std::string model{};
 };
 
-/// The constants of an OpenVINO IR, by the names of their layers; those in the body of a Loop, If or TensorIterator
-/// begin with the layer's name and the body's (docs/formats/openvino.md). Opens either of the two files; the other one
-/// must be beside it. Other parts of the model are not read; a save into OpenvinoOptions::model copies them. Integers
-/// that the model converts, and multiplies by scales, are composite tensors (stele/composite.hpp).
+/// The constants of an OpenVINO IR, by the names of their layers; names in the body of a Loop, If or TensorIterator
+/// begin with the names of the layer and the body (docs/formats/openvino.md). Opens either of the two files; the other
+/// file must be in the same folder. Other parts of the model are not read; a save into OpenvinoOptions::model copies
+/// them. Integers that the model converts, and multiplies by scales, are composite tensors (stele/composite.hpp).
 ///
 /// A save writes both files, the `.bin` first. It replaces existing files only if the `.xml` stays as it is, or with
 /// FileSinkOptions::allow_nonatomic. The sink must know its bundle (a file, or a sink of memory_bundle()).

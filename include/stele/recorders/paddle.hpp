@@ -66,11 +66,11 @@ struct PaddleOptions {
   std::vector<PaddleVariable> program{};
 };
 
-/// Paddle's parameters. A load compares the shapes with those of a program, a layout or a module, if there is one. If
-/// they match a different PaddleOrder than the requested one, the error names it. A tied tensor is written under each
-/// of its names. LoD is kept as the annotation `paddle.lod`, a list of lists of numbers. A file without names can be
-/// opened even if no module matches it: PaddleNames::counter opens any file, and leaf(i) of the Snapshot is the file's
-/// i-th record.
+/// Paddle's parameters. A load compares the shapes with the shapes of the program, layout or module, if there is one.
+/// If they match a different PaddleOrder than the requested one, the error names it. A tied tensor is written under
+/// each of its names. LoD is kept as the annotation `paddle.lod`, a list of lists of numbers. A file without names can
+/// be opened even if no module matches it: PaddleNames::counter opens any file, and leaf(i) of the Snapshot is the
+/// file's i-th record.
 class STELE_EXPORT PaddleFormat final : public Format {
  public:
   explicit PaddleFormat(PaddleOptions options = {}) : options_(std::move(options)) {}

@@ -2,7 +2,7 @@
 //
 // Reads the zip files of torch.save (since 1.6), its streams (before 1.6) and tar files (before 0.1.10), TorchScript
 // and libtorch archives, exported programs (.pt2), folders of torch.distributed.checkpoint (DCP). Writes the zip file.
-// Pickles are read as data: whatever a file contains, nothing is imported and nothing is called.
+// Pickles are read as data: no content of a file makes the reader import a module or call a function.
 #pragma once
 
 #include <span>
@@ -38,8 +38,8 @@ struct PytorchOptions {
 /// other object is a value: a map with `__class__` (its name in Python), `args` and `state`; if it contains tensors,
 /// they are below its path, next to a string `__class__`.
 ///
-/// Writes the same as torch.save(state_dict, path): torch.load(path, weights_only=True, mmap=True) reads it. Values,
-/// ties that names cannot express, and metadata are in an attribute of the dict (docs/formats/pytorch.md).
+/// Writes the file that torch.save(state_dict, path) writes: torch.load(path, weights_only=True, mmap=True) reads it.
+/// Values, ties that names cannot express, and metadata are in an attribute of the dict (docs/formats/pytorch.md).
 ///
 /// Errors of open, in addition to those of all formats: unsupported (a layout, dtype or quantization that PyTorch does
 /// not document), duplicate (two tensors with one name).
@@ -67,8 +67,8 @@ class STELE_EXPORT PytorchFormat final : public CheckpointFormat {
   Result<Checkpoint> open_checkpoint(SourcePtr source, const OpenContext& context) const override;
   bool stores_graphs() const noexcept override { return false; }
   /// Writes {"model_state_dict": …, "optimizer_state_dict": …, "epoch": …}; without optimizer state and training
-  /// configuration, a state_dict. The settings of the groups are those of the file from which the parameters were
-  /// opened, or those of `training.updater`. Errors: missing (optimizer state without settings).
+  /// configuration, a state_dict. The settings of the groups come from the file from which the parameters were opened,
+  /// or from `training.updater`. Errors: missing (optimizer state without settings).
   Status write_checkpoint(const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options) const override;
 
  private:

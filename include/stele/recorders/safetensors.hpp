@@ -45,8 +45,8 @@ using SafetensorsRecorder = Recorder<SafetensorsFormat, Settings>;
 /// file.
 class STELE_EXPORT ShardedSafetensorsFormat final : public Format {
  public:
-  /// `shard_bytes`: maximum bytes of tensors in a file, which only a single larger tensor exceeds; the default is that
-  /// of transformers.
+  /// `shard_bytes`: maximum bytes of tensors in a file, which only a single larger tensor exceeds; the default equals
+  /// transformers' default.
   explicit ShardedSafetensorsFormat(std::uint64_t shard_bytes = 5'000'000'000) noexcept : shard_bytes_(shard_bytes) {}
   std::string_view name() const noexcept override { return "safetensors-sharded"; }
   std::string_view extension() const noexcept override { return ".safetensors.index.json"; }
@@ -63,10 +63,10 @@ class STELE_EXPORT ShardedSafetensorsFormat final : public Format {
 };
 
 /// A folder of a model as the Hugging Face hub has it: `config.json` (or `adapter_config.json`), the weights in
-/// `model.safetensors` or in several files with their index, and any other files. A snapshot of such a folder knows the
-/// other files, and a save to a folder copies them, byte for byte; transforms keep them. The entry
-/// `quantization_config` of `config.json` is that of the metadata with this key: a save replaces, adds or removes it,
-/// and then leaves out files that describe the old quantization (`quantize_config.json`, `quant_config.json`,
+/// `model.safetensors` or in several files with their index, and any other files. A snapshot of such a folder refers to
+/// its other files, and a save to a folder copies them, byte for byte; transforms keep them. A save replaces, adds or
+/// removes the entry `quantization_config` of `config.json`, so that it matches the metadata with this key, and then
+/// leaves out files that describe the old quantization (`quantize_config.json`, `quant_config.json`,
 /// `hf_quant_config.json`). Copies of the weights in other formats (`pytorch_model.bin`), and names that begin with a
 /// dot, are not copied. A folder that has other files than weights is not replaced.
 class STELE_EXPORT HubFormat final : public Format {

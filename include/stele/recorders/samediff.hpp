@@ -40,8 +40,8 @@ struct SameDiffOptions {
   std::uint64_t shard_bytes = std::uint64_t{1} << 30;
 };
 
-/// Reads any of the three containers, whatever the options. Tensors are the variables and constants with arrays, by
-/// name; an array of strings is a value. Errors of open(): malformed, truncated, unsupported (for example files from
+/// Reads any of the three containers, independent of the options. Tensors are the variables and constants with arrays,
+/// by name; an array of strings is a value. Errors of open(): malformed, truncated, unsupported (for example files from
 /// before 1.0.0-beta4), missing (a shard), duplicate, limit.
 class STELE_EXPORT SameDiffFormat : public CheckpointFormat {
  public:

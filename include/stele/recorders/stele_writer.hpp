@@ -1,7 +1,7 @@
-// Writes a module as `.stele` into the caller's memory, without heap, exceptions, RTTI or iostream. The bytes are those
-// of BytesRecorder (recorders/stele/write.cpp); tests compare them. Writes the index in place and walks the module
-// twice, to count and to write. Instead of keeping a table of the strings already written, the writer searches the
-// module for them, which takes time quadratic in the number of modules, and no memory.
+// Writes a module as `.stele` into the caller's memory, without heap, exceptions, RTTI or iostream. Writes the same
+// bytes as BytesRecorder (recorders/stele/write.cpp); tests compare them. Writes the index in place and walks the
+// module twice, to count and to write. Instead of keeping a table of the strings already written, the writer searches
+// the module for them, which takes time quadratic in the number of modules, and no memory.
 #pragma once
 
 #include <algorithm>
@@ -107,7 +107,7 @@ class SpanWriter {
     Errc e = walk({this, [](void* self, const MetNode& met) { return static_cast<SpanWriter*>(self)->node(met); },
                    [](void* self) { static_cast<SpanWriter*>(self)->close(); }});
     if (e != Errc::none) return {e, now_.nodes - 1};
-    // Strings of types are stored after those of nodes.
+    // Strings of types are stored after strings of nodes.
     named_ = typed_ = 0;
     e = walk({this, [](void* self, const MetNode& met) { return static_cast<SpanWriter*>(self)->name_type(met); },
               [](void*) {}});
@@ -452,7 +452,7 @@ inline format::Fault write_object(const TypeInfo& type, const void* object, std:
 /// shared pointer, a value with traits, a Record: they need a heap); limit (nested deeper than 32 levels, or more than
 /// 160 fields in the modules that contain each other); kind_mismatch (an object of a class derived from its pointer's
 /// class, if RTTI is available); invalid_argument (memory that is not aligned, no hash, a view with a null pointer).
-/// For the errors of a field, the offset is the number of its node: 0 is the module itself; the others follow in
+/// For the errors of a field, the offset is the number of its node: 0 is the module itself; its descendants follow in
 /// declaration order.
 template <class M>
 format::Fault write_to(const M& module, std::span<std::byte> memory, std::size_t& size, format::Hash hash) {

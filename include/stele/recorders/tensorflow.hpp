@@ -29,8 +29,8 @@ struct TensorBundleOptions {
 /// one checkpoint, and the folder of a SavedModel.
 ///
 /// The slots of optimizers, which have the shape of a variable, are not parameters; open_checkpoint() returns them by
-/// kind: those of TensorFlow 2 by their name ("m", "v", "momentum"), those of Keras 3 by the optimizer's attribute
-/// without its underscores ("momentums", "velocities"), those of TensorFlow 1 by the end of their names ("Adam",
+/// kind: slots of TensorFlow 2 by their name ("m", "v", "momentum"), slots of Keras 3 by the optimizer's attribute
+/// without its underscores ("momentums", "velocities"), slots of TensorFlow 1 by the end of their names ("Adam",
 /// "Adam_1", "Momentum"). If there are several optimizers of TensorFlow 2, the optimizer's path precedes the kind. With
 /// TensorBundleNames::keys, slots are parameters.
 ///

@@ -18,8 +18,8 @@ struct ZarrOptions {
 
 /// Folders of zarr arrays. A path `layers.0.weight` is the array `layers/0/weight`. The attributes of the root group
 /// are properties, and its strings are metadata, too; the annotations `zarr.attributes` and `zarr.dimension_names`
-/// contain those of an array. Arrays with other dtypes, filters or codecs are unreadable entries. Saves write version
-/// 3, without sharding. Stores no checksums.
+/// contain an array's attributes and dimension names. Arrays with other dtypes, filters or codecs are unreadable
+/// entries. Saves write version 3, without sharding. Stores no checksums.
 class STELE_EXPORT ZarrFormat final : public Format {
  public:
   explicit ZarrFormat(ZarrOptions options = {}) : options_(options) {}

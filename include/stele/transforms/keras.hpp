@@ -1,4 +1,4 @@
-// Layers of Keras as those of PyTorch, and the reverse: names, axis orders, the order of gates.
+// Converts layers of Keras to layers of PyTorch, and back: names, axis orders, the order of gates.
 //
 // | Keras | PyTorch |
 // |---|---|
@@ -24,7 +24,7 @@ namespace stele::inline v0::keras {
 
 enum class LayerKind : std::uint8_t {
   dense,
-  conv,  // also the transposed ones
+  conv,  // also transposed convolutions
   depthwise_conv,
   batch_norm,
   layer_norm,
@@ -38,8 +38,8 @@ struct Layer {
   LayerKind kind = LayerKind::dense;
   /// The module's path in PyTorch: the layer's name, after the names of the models that contain it.
   std::string name{};
-  /// Paths of the layer's tensors in the file, in Keras' order (kernel, bias). Those of a normalization without scale
-  /// or center are absent.
+  /// Paths of the layer's tensors in the file, in Keras' order (kernel, bias). A normalization without scale or center
+  /// lacks the corresponding names.
   std::vector<std::string> variables{};
   bool scale = true, center = true;  // normalizations: has gamma, has beta
 };

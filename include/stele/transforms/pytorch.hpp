@@ -12,7 +12,7 @@
 
 namespace stele::inline v0::pytorch {
 
-/// The mapping of a class's parameters to those of a PyTorch state_dict.
+/// The mapping of a class's parameters to the parameters of a PyTorch state_dict.
 struct LayerRule {
   /// The class's name in records: the name without namespaces and template arguments, or its stele::attr::type_name.
   std::string type;
@@ -22,9 +22,9 @@ struct LayerRule {
   std::vector<std::string> transposed{};
 };
 
-/// Returns the rule of a linear layer whose `weight` is [in, out]; that of torch.nn.Linear is [out, in].
+/// Returns the rule of a linear layer whose `weight` is [in, out]; torch.nn.Linear has [out, in].
 inline LayerRule linear_in_out(std::string type) { return {std::move(type), {}, {"weight"}}; }
-/// Returns the rule of a normalization layer with `gamma` and `beta`; those of torch.nn are `weight` and `bias`.
+/// Returns the rule of a normalization layer with `gamma` and `beta`, which torch.nn calls `weight` and `bias`.
 inline LayerRule norm_gamma_beta(std::string type) {
   return {std::move(type), {{"gamma", "weight"}, {"beta", "bias"}}, {}};
 }
@@ -37,7 +37,7 @@ Result<Snapshot> adapt(const Snapshot& file, const std::vector<LayerRule>& rules
   return adapt(file, schema_of<M>(), rules);
 }
 
-/// Converts a module's Snapshot (or one of a file that stores type names) to PyTorch's names and axis orders; the
+/// Converts a Snapshot of a module (or of a file that stores type names) to PyTorch's names and axis orders; the
 /// inverse of adapt(). Errors: invalid_argument (a flat Snapshot, which has no types), those of rename() and
 /// transpose().
 STELE_EXPORT Result<Snapshot> restore(const Snapshot& module, std::span<const LayerRule> rules);

@@ -26,17 +26,17 @@ bool has_filter(std::uint16_t id) noexcept;
 inline constexpr std::uint16_t deflate_filter = 1;
 inline constexpr std::size_t max_axes = 32;
 
-/// A leaf whose elements are in chunks. Decodes all chunks with the same place on the first axis at once, and keeps
-/// them until others are read: reading in order decodes each chunk once.
+/// A leaf whose elements are in chunks. Decodes all chunks with the same index on the first axis at once, and keeps
+/// them until other chunks are read: reading in order decodes each chunk once.
 class ChunkedLeaf {
  public:
   SourcePtr source;
   std::vector<Extent> shape;          // at least one axis
-  std::vector<std::uint64_t> extent;  // of a chunk, not 0
+  std::vector<std::uint64_t> extent;  // extent of a chunk, not 0
   std::vector<std::uint64_t> grid;    // number of chunks along each axis
   std::uint64_t element = 0, bytes = 0, chunk_bytes = 0;
   std::vector<Filter> filters;
-  bool plain_edges = false;     // no filters are applied to chunks that the dataset's end cuts
+  bool plain_edges = false;     // partial edge chunks are not filtered
   std::vector<std::byte> fill;  // an element, or empty: zeros
   std::vector<Chunk> chunks;    // by number
 

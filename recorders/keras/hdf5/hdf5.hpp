@@ -1,5 +1,5 @@
 // HDF5 files: a bounded reader and a streaming writer of the part of the format that h5py writes. Own code: libhdf5
-// reads no Source, follows links to other files, loads plugins of filters, and bounds neither memory nor time.
+// reads no Source, follows external links, loads filter plugins, and bounds neither memory nor time.
 //
 // 1. superblock: "\x89HDF\r\n\x1a\n", u8 version (0, 1: address of the root's symbol table entry; 2, 3: of its header)
 // 2. object headers, version 1 (16 B, messages) or 2 ("OHDR", messages, checksum), with continuation blocks. Messages:
@@ -73,7 +73,7 @@ using Visit = std::function<Status(Entry& entry)>;
 /// (superblocks), limit, io, those of `visit`.
 Status read(const SourcePtr& source, IndexBudget& memory, std::shared_ptr<const void>& keeper, const Visit& visit);
 
-/// A file to be written. Holds all bytes except those of the tensors.
+/// A file to be written. Keeps all bytes in memory, except the tensors' bytes.
 class Plan {
  public:
   Plan();

@@ -124,7 +124,7 @@ Status parse_enumeration(In& in, unsigned version, unsigned flags, int depth, Ty
 }  // namespace
 
 Result<Type> parse_type(In& in, int depth) {
-  constexpr int max_nesting = 4;  // deeper types are none that have a dtype
+  constexpr int max_nesting = 4;  // more deeply nested types have no dtype
   const unsigned first = in.u8();
   const auto flags = static_cast<unsigned>(in.number(3));
   Type type;

@@ -68,7 +68,7 @@ struct Type {
   bool big_endian = false;
   bool text = false, variable = false, opaque = false;
   bool enumerated = false;   // numbers with names other than h5py's FALSE and TRUE
-  std::uint8_t padding = 0;  // of a text of fixed length: 0 ends with a zero byte, 1 zeros, 2 spaces
+  std::uint8_t padding = 0;  // padding of a fixed-length string: 0 ends with a zero byte, 1 zeros, 2 spaces
   std::uint32_t size = 0;    // bytes of an element
   std::string reason{};      // why elements have no dtype, as a noun phrase
 };
@@ -99,7 +99,7 @@ struct Layout {
   std::uint64_t address = undefined;   // compact: offset in the message
   std::uint64_t size = 0;              // compact and contiguous; single: bytes of a chunk with filters
   std::uint32_t mask = 0;              // single: filters that were not applied
-  bool plain_edges = false;            // no filters are applied to chunks that the dataset's end cuts
+  bool plain_edges = false;            // partial edge chunks are not filtered
   std::vector<std::uint64_t> chunk{};  // extents of a chunk; the last is the size of an element
   std::string reason{};
 };

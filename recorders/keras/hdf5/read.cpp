@@ -68,7 +68,7 @@ struct Keeper {
 
 constexpr std::uint64_t max_fill_bytes = std::uint64_t{16} << 20;
 
-/// Bytes without a place in the file, or without enough bytes there for the elements that they would decode to.
+/// Datasets without bytes in the file, or with too few bytes for the elements that they would decode to.
 bool amplifies(std::uint64_t bytes, std::uint64_t stored, bool deflated) {
   return bytes > add_scaled(64, stored, deflated ? max_deflate_ratio : 1);
 }
@@ -499,7 +499,7 @@ class Walk {
     return __builtin_mul_overflow(a, b, &product) ? std::nullopt : std::optional(product);
   }
 
-  /// Returns numbers or texts: one, or a list.
+  /// Returns a number or string, or a list of them.
   Result<Value> value_of(const Type& type, const Space& space, View bytes) {
     if (space.null) return Value();
     Value::List list;
@@ -552,7 +552,7 @@ class Walk {
     return Value(number);
   }
 
-  /// Reads a text of variable length from its collection.
+  /// Reads a variable-length string from its global heap.
   Result<Value> heap_text(View reference) {
     In in(reference);
     const std::uint64_t size = in.u32(), collection = in.u64();
@@ -671,7 +671,7 @@ class Walk {
     return chunked(header, layout, layout_message.offset, type, space, entry);
   }
 
-  /// Reads the texts of a small dataset.
+  /// Reads the strings of a small dataset.
   Status texts(Entry& entry, const Type& type, const Space& space, bool in_place) {
     constexpr std::uint64_t max_bytes = std::uint64_t{64} << 10;
     if (!in_place || entry.bytes > max_bytes || space.shape.size() > 1 ||
@@ -873,7 +873,7 @@ class Walk {
       for (std::size_t d = 0; d < rank; ++d) {
         const std::uint64_t start = in.u64();
         if (start % leaf.extent[d] != 0 || start >= leaf.shape[d]) {
-          // A dataset that was shrunk keeps the chunk that its end cuts, but no others.
+          // A shrunk dataset keeps the chunk that its end cuts, but no chunk after it.
           return bad("a chunk is outside its dataset", child);
         }
         chunk.number = chunk.number * leaf.grid[d] + start / leaf.extent[d];

@@ -1,5 +1,5 @@
-// Lays out a file as h5py writes one by default: version 0 of the superblock, version 1 of object headers, groups with
-// symbol tables, contiguous datasets, texts of variable length.
+// Writes the layout that is h5py's default: version 0 of the superblock, version 1 of object headers, groups with
+// symbol tables, contiguous datasets, variable-length strings in global heaps.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -13,7 +13,7 @@ namespace stele::inline v0::detail::hdf5 {
 namespace {
 
 constexpr std::size_t leaf_k = 4, internal_k = 16;  // HDF5's defaults: half the entries of a node
-constexpr std::uint64_t alignment = 64;             // of a tensor's bytes
+constexpr std::uint64_t alignment = 64;             // alignment of a tensor's bytes
 constexpr std::size_t max_message = 65528;          // bytes; a multiple of 8 below 2^16
 constexpr std::size_t min_collection = 4096, usual_collection = std::size_t{64} << 10, max_texts = 4000;
 
@@ -69,10 +69,10 @@ std::string boolean_type() {
   put(out, 1, 1);
   return out;
 }
-/// A text of variable length in UTF-8.
+/// The type of variable-length strings in UTF-8.
 std::string text_type() { return datatype(9, 0x101, 16) + fixed_type(1, false); }
 
-/// Returns an empty text for a dtype without a type in HDF5.
+/// Returns an empty string for a dtype without a type in HDF5.
 std::string type_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -129,7 +129,7 @@ std::string null_space() { return std::string("\2\0\0\2", 4); }
 
 struct Attribute {
   std::string name, type, space, data;
-  std::vector<std::string> texts;  // of variable length; their references are the data
+  std::vector<std::string> texts;  // variable-length strings; the data are references to them
 };
 
 bool is_text(std::string_view text) { return text.find('\0') == text.npos; }
@@ -207,7 +207,7 @@ class Plan::Impl {
     std::uint64_t bytes = 0;
   };
   std::vector<Node> nodes{1};
-  std::vector<std::uint64_t> offsets{};  // of the tensors, from the end of the head until finish()
+  std::vector<std::uint64_t> offsets{};  // offsets of the tensors, relative to the end of the head until finish()
   std::set<std::pair<std::size_t, std::string>> attributes{};  // nodes and names
   std::string head;
   std::uint64_t size = 0;
@@ -271,7 +271,7 @@ class Plan::Impl {
     std::size_t at, tensor;
   };
 
-  /// Writes the texts of all attributes to collections, and their references to the attributes.
+  /// Writes the strings of all attributes to global heaps, and references to them into the attributes.
   void write_texts() {
     struct Reference {
       Attribute* attribute;
@@ -282,7 +282,7 @@ class Plan::Impl {
     const auto flush = [&] {
       if (references.empty()) return;
       const std::size_t total = std::max(16 + content.size(), min_collection), free = total - 16 - content.size();
-      if (free >= 16) {  // an entry for the free space; less is no entry
+      if (free >= 16) {  // an entry for the free space, if an entry fits
         put(content, 0, 8);
         put(content, free, 8);
       }

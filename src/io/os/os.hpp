@@ -1,6 +1,6 @@
 // The only component that calls the operating system. Its thin functions retry interrupted calls, complete partial
-// ones, and return errors with the file's name and the system's message. Sources: linux/ and macos/ with what they
-// share in posix/, and windows/. What a system cannot promise is in docs/faults.md.
+// ones, and return errors with the file's name and the system's message. Sources: linux/ and macos/, whose common code
+// is in posix/, and windows/. docs/faults.md lists the guarantees that a system lacks.
 #pragma once
 
 #include <cstddef>
@@ -127,7 +127,7 @@ enum class Kind : std::uint8_t {
 struct Info {
   Kind kind = Kind::missing;
   std::uint64_t size = 0;
-  std::pair<std::uint64_t, std::uint64_t> id{};  // the same for all names of a file
+  std::pair<std::uint64_t, std::uint64_t> id{};  // equal for all names of a file
   std::uint64_t names = 1;                       // the number of names (hard links)
 };
 
@@ -150,7 +150,7 @@ inline std::string with_slashes(std::string path) {
 /// Returns the status of the target of `path`, after following links. A missing target is not an error (Kind::missing).
 Result<Info> status(const Path& path);
 Result<Info> status(const File& file);
-/// Returns true if a file, folder or link has this name; false if there is none, the name is too long for one, or this
+/// Returns true if a file, folder or link has this name; false if there is none, if the name is too long, or if this
 /// user may not look it up.
 Result<bool> exists(const Path& path);
 /// Returns the status of a path that starts from an open folder. A target outside that folder is Kind::other.
@@ -177,8 +177,8 @@ Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<st
 File open_uncached(const File& file) noexcept;
 /// Offset, size and memory of read_uncached() are multiples of it.
 inline constexpr std::size_t uncached_alignment = 4096;
-/// Fills `out` from storage, past the system's cache of files, which keeps what it has. Returns the number of bytes
-/// read: fewer than requested at the end of the file, 0 after an error.
+/// Fills `out` from storage, past the system's cache of files, whose content stays unchanged. Returns the number of
+/// bytes read: fewer than requested at the end of the file, 0 after an error.
 std::size_t read_uncached(const File& file, std::uint64_t offset, std::span<std::byte> out) noexcept;
 /// Returns true if at least half of a range, which is not empty, is in the system's cache of files, or if that is not
 /// known.

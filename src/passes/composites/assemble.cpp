@@ -100,7 +100,7 @@ Status Recogniser::add(const std::string& stem, Made made, std::string_view why)
   if (made->factors != no_index) made->parts.push_back({".pre_quant_scale", made->factors});
   for (const Part& p : made->parts) claimed_[p.leaf] = true;
   const std::uint32_t codes = made->codes;
-  made_at_.emplace(codes, std::pair(name, std::move(made)));  // its place is that of the codes
+  made_at_.emplace(codes, std::pair(name, std::move(made)));  // takes the position of the codes
   return {};
 }
 

@@ -1,4 +1,4 @@
-// A composite tensor: how its numbers follow from its parts. No scheme knows a file format.
+// A composite tensor: computes its numbers from its parts. Schemes do not depend on file formats.
 #pragma once
 
 #include <algorithm>
@@ -32,14 +32,14 @@ STELE_EXPORT Value parse_config(std::string_view text);
 
 /// Returns the places at which a config.json describes the quantization: the keys of each, the outermost first.
 STELE_EXPORT std::vector<std::vector<std::string>> quantization_paths(const Value& config);
-/// Returns the one that describes it for the whole model; empty if there is none, or if the models that the model
-/// consists of have different ones.
+/// Returns the path of the description for the whole model; empty if there is none, or if parts of the model have
+/// different descriptions.
 STELE_EXPORT std::vector<std::string> quantization_path(const Value& config);
-/// Returns the value at a place.
+/// Returns the value at a path.
 STELE_EXPORT const Value& at_path(const Value& config, const std::vector<std::string>& path);
 
 /// Returns the kind of a config.json's model, or of a model in it, if its layers are Conv1D of transformers, which
-/// store weights as [inputs, outputs]; empty for others.
+/// store weights as [inputs, outputs]; empty otherwise.
 STELE_EXPORT std::string model_with_conv1d(const Value& config);
 
 /// How a part stores codes of a few bits. K: the columns of the weight; N: its rows.
@@ -48,7 +48,7 @@ enum class Packing : std::uint8_t {
   low_first,     ///< two codes in a byte, the lower half first, row by row
   high_first,    ///< the upper half first
   row_words,     ///< a row is one string of bits, the lowest bits of its words first
-  row_bytes,     ///< as row_words, in bytes
+  row_bytes,     ///< like row_words, with bytes instead of words
   column_words,  ///< [K * bits / 32, N]: a column is one string of bits
   interleaved,   ///< [K, N / 8]: words of eight columns, in the order of AWQ
   row_pairs,     ///< [N / 2, K]: rows 2i are the lower halves of bytes
@@ -72,22 +72,23 @@ using Table = std::array<float, 256>;
 
 /// A matrix of numbers, one for each group of elements.
 struct Grid {
-  std::uint32_t leaf = no_index;  ///< of the base; no_index: absent
+  std::uint32_t leaf = no_index;  ///< index of a leaf of the base; no_index: absent
   std::uint64_t rows = 0, columns = 0;
   bool transposed = false;  ///< stored as [columns, rows]
   Packing packing = Packing::elements;
-  unsigned bits = 0;  ///< of packed integers; 0: elements of the leaf's dtype
+  unsigned bits = 0;  ///< width of packed integers; 0: elements of the leaf's dtype
   CodeLayout layout = CodeLayout::dense;
-  bool less_one = false;      ///< GPTQ v1: packed integers are one less, with a borrow between those of a word
+  /// GPTQ v1 stores packed integers minus 1; the subtraction borrows across the integers of a word
+  bool less_one = false;
   float add = 0;              ///< added to each packed integer
-  bool swizzled = false;      ///< in tiles of 128 rows and 4 columns, padded to whole tiles
-  DType dtype = DType::none;  ///< of the elements, if the leaf has bytes
+  bool swizzled = false;      ///< stored in tiles of 128 rows and 4 columns, padded to whole tiles
+  DType dtype = DType::none;  ///< dtype of the elements, if the leaf has bytes
 
   bool exists() const noexcept { return leaf != no_index; }
 };
 
 struct Part {
-  std::string suffix;  ///< its name is the stem and this
+  std::string suffix;  ///< the part's name is the stem and this suffix
   std::uint32_t leaf = no_index;
   bool whole = false;  ///< `suffix` is the whole name
 };
@@ -98,11 +99,11 @@ struct Part {
 struct Composite {
   Snapshot base;  ///< has the parts
   std::string scheme;
-  std::string suffix;    ///< of the weight's name, after the stem
-  bool by_names = true;  ///< names show the parts; false: only the graph does
+  std::string suffix;    ///< suffix of the weight's name, after the stem
+  bool by_names = true;  ///< names identify the parts; false: only the graph does
   std::vector<Part> parts;
   Shape shape;
-  std::uint64_t rows = 0, columns = 0;  ///< of the matrix; its elements in order are those of the tensor
+  std::uint64_t rows = 0, columns = 0;  ///< size of the matrix, which has the tensor's elements in the same order
   std::uint64_t stack_rows = 0;         ///< N: rows of one matrix of a stack
   unsigned bits = 8;
   std::uint64_t group = 0, row_group = 1;
@@ -113,10 +114,10 @@ struct Composite {
   Grid scales, zeros, biases;
   bool transposed = false;            ///< `shape` is [columns, rows] of the matrix that the parts store
   std::uint32_t group_of = no_index;  ///< leaf of K integers; no_index: c / group
-  std::uint32_t factors = no_index;   ///< leaf of K floats, which a layer multiplies its input by; no_index: none
-  float factor = 1;                   ///< of the numbers: 1 / 127 of SCB
+  std::uint32_t factors = no_index;   ///< leaf of K factors of a layer's input; no_index: none
+  float factor = 1;                   ///< factor of all numbers: 1 / 127 for SCB
   float scale_factor = 1;             ///< of the scales
-  float divisor = 1;                  ///< of the scales: SCB / 127, scale / global
+  float divisor = 1;                  ///< divisor of the scales: SCB / 127, scale / global
   // bitsandbytes: scales = scale_table[code] * nested[row / nested_group] + scale_offset
   Grid nested;
   std::uint64_t nested_group = 0;
@@ -148,15 +149,15 @@ inline std::string path_of(const std::string& stem, const Part& part) {
 
 /// A tensor of integers with a scale, and perhaps a zero point, for all or for each index of an axis.
 struct Scaled {
-  std::string codes, scale, zero;  // names; zero may be empty
+  std::string codes, scale, zero;  // names of the tensors; `zero` may be empty
   std::int64_t axis = 0;
   bool blocks = false;  // a scale for blocks of the axis, which is not decoded
 };
-/// Returns the snapshot with those of these tensors joined that are in it.
+/// Returns the snapshot with the parts of these tensors joined; ignores tensors that are not in it.
 STELE_EXPORT Result<Snapshot> joined(const Snapshot& snapshot, const std::vector<Scaled>& tensors);
 
 /// Returns the snapshot of an opened file with its quantized weights joined. The configuration is in its metadata, or
-/// in a file beside the source, and is then added to the metadata.
+/// in a file next to the source; it is then added to the metadata.
 Result<Snapshot> joined(const Snapshot& snapshot, const Source& source);
 
 /// Returns the snapshot with composite tensors (those for which `which` returns true; all if it is empty) as tensors of
@@ -170,7 +171,7 @@ STELE_EXPORT Snapshot as_stored(const Snapshot& snapshot);
 bool may_have_codes(const Snapshot& snapshot);
 
 /// Annotates codes and scales of weights that no scheme decodes (snapshot/undecoded.hpp), and adds a note for each
-/// scheme. `config` describes the quantization; null: nothing does.
+/// scheme. `config` describes the quantization; null: no description.
 Snapshot with_undecoded(const Snapshot& snapshot, const Value& config);
 
 /// Returns true if a leaf is a composite tensor.

@@ -9,18 +9,19 @@
 namespace stele::inline v0::detail::composites {
 namespace {
 
-constexpr std::size_t max_settings = 64;                        // of a layer; a lookup searches them
-constexpr std::size_t max_owners = 256;                         // different settings of layers; more are as none
-constexpr std::size_t max_instructions = std::size_t{1} << 18;  // of all expressions: bounds their memory
-constexpr std::uint64_t max_steps = std::uint64_t{1} << 28;     // of all matches: bounds their time
+constexpr std::size_t max_settings = 64;  // settings of a layer; a lookup searches them
+// different settings of layers; more of them count as none
+constexpr std::size_t max_owners = 256;
+constexpr std::size_t max_instructions = std::size_t{1} << 18;  // instructions of all expressions: bounds their memory
+constexpr std::uint64_t max_steps = std::uint64_t{1} << 28;     // steps of all matches: bounds their time
 constexpr int max_nested_configs = 3;                           // levels of models in models
 
 bool is_number(std::string_view part) {
   return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Returns the name of a layer without the names of the modules that wrap a language model. Programs agree in the
-/// layers below them, but neither in their presence nor in their order.
+/// Returns the name of a layer without the names of the modules that wrap a language model. Programs agree on the
+/// layers below these modules, but not on their presence and order.
 std::string_view without_wrappers(std::string_view name) {
   constexpr std::string_view wrappers[] = {"model.", "language_model.", "text_model."};
   for (bool found = true; found;) {
@@ -149,7 +150,7 @@ void Configuration::add_groups(const Value::Map& groups) {
   others_ = classes.empty() ? every_ : std::move(classes);
 }
 
-/// Adds gptqmodel's rules: an expression after "+:", or after "-:" for layers that have no settings of their own.
+/// Adds gptqmodel's rules: an expression after "+:", or after "-:" for layers without settings.
 void Configuration::add_dynamic(const Value::Map& rules) {
   for (const auto& [key, value] : rules) {
     std::string_view expression = key;
@@ -221,8 +222,8 @@ std::vector<LayerSettings> Configuration::of(std::string_view layer) {
 
 namespace {
 
-/// Returns the kind of a model whose layers c_attn, c_proj, c_fc and q_attn are Conv1D of transformers; empty for
-/// others.
+/// Returns the kind of a model whose layers c_attn, c_proj, c_fc and q_attn are Conv1D of transformers; empty
+/// otherwise.
 std::string conv1d_type(const Value& config) {
   constexpr std::string_view types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer", "clvp", "jais"};
   const auto type = config.at("model_type").to<std::string>();

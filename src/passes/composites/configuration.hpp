@@ -21,7 +21,7 @@ struct Block {
   bool operator==(const Block&) const = default;
 };
 
-/// The settings of a layer: its own, and those of all layers where they leave something open.
+/// The settings of a layer; settings that the layer leaves open come from the settings of all layers.
 class LayerSettings {
  public:
   using Index = std::map<std::string_view, const Value*>;
@@ -57,7 +57,7 @@ class Configuration {
 
  private:
   struct Rule {
-    std::optional<regex::Regex> expression;  // nullopt: of another syntax
+    std::optional<regex::Regex> expression;  // nullopt: the syntax is not supported
     bool anywhere;
     const Value* own;  // nullptr: the settings of all layers
   };
@@ -72,11 +72,11 @@ class Configuration {
 
   LayerSettings::Index all_;
   std::map<std::string_view, const Value*> exact_;
-  Owners aliases_, tails_;  // of layers that the file does not have under these names
+  Owners aliases_, tails_;  // settings of layers that the file does not have under these names
   std::vector<Rule> rules_;
   std::vector<const Value*> every_;   // that a layer can have
-  std::vector<const Value*> others_;  // of layers that nothing names
-  bool whole_ = false;                // layers with settings of their own have no others
+  std::vector<const Value*> others_;  // settings of layers without a matching rule
+  bool whole_ = false;                // the settings of a layer replace those of all layers
   std::size_t instructions_ = 0;
   std::uint64_t steps_ = 0;
 };

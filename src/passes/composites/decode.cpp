@@ -21,7 +21,7 @@ namespace stele::inline v0::detail::composites {
 namespace {
 
 constexpr std::size_t word_bytes = 4, word_bits = 32;
-/// Decodes blocks of rows. Its memory is that of one block.
+/// Decodes blocks of rows. Takes the memory of one block.
 class Decoder {
  public:
   Decoder(const Composite& composite, ReadContext& context) : c_(composite), context_(context) {}
@@ -243,8 +243,8 @@ class Decoder {
     }
     return {};
   }
-  /// Reads lines [begin, end) of a grid of bytes in tiles. A tile has 32 lines of 16 bytes: those of rows r, r + 32,
-  /// r + 64 and r + 96.
+  /// Reads lines [begin, end) of a grid of bytes in tiles. A tile has 32 lines of 16 bytes: line r has the bytes of
+  /// rows r, r + 32, r + 64 and r + 96.
   Status read_tiles(const Grid& grid, std::uint64_t begin, std::uint64_t end) {
     constexpr std::uint64_t tile_rows = 128, tile_columns = 4, tile = tile_rows * tile_columns;
     const std::uint64_t across = (grid.columns + tile_columns - 1) / tile_columns * tile;  // bytes of a row of tiles
@@ -264,7 +264,7 @@ class Decoder {
   }
   Status load_packed_grid(const Grid& grid, std::uint64_t begin, std::uint64_t end, std::vector<float>& out) {
     const auto rows = static_cast<std::size_t>(end - begin), columns = static_cast<std::size_t>(grid.columns);
-    // Padded words have 32 / bits codes; of others, as many as a code has bits have 32.
+    // A padded word has 32 / bits codes; `bits` words without padding have 32 codes.
     const bool padded = grid.layout == CodeLayout::padded;
     const std::uint64_t unit = padded ? word_bits / grid.bits : word_bits, unit_words = padded ? 1 : grid.bits;
     const std::uint64_t all_words = code_words(grid.rows, grid.bits, grid.layout);
@@ -305,7 +305,7 @@ class Decoder {
     return word;
   }
 
-  /// Completes the scales: those of scales, and a divisor.
+  /// Applies the scales of the scales, and the divisor.
   Status load_scales() {
     if (c_.nested.exists()) {
       const std::uint64_t begin = first_grid_ / c_.nested_group;
@@ -376,7 +376,7 @@ Status decode_transposed(const Composite& c, std::uint64_t first, std::uint64_t 
   const std::uint64_t inner_rows = c.shape[1], inner_columns = c.shape[0];
   const std::uint64_t band = std::max<std::uint64_t>(1, band_elements / inner_rows);
   std::vector<float> numbers;
-  std::size_t kept = 0;  // of the band before: pieces are whole units
+  std::size_t kept = 0;  // floats kept from the previous band, because pieces are whole units
   while (first < end) {
     const std::uint64_t begin = first / inner_rows;
     const std::uint64_t stop = std::min({inner_columns, begin + band, (end + inner_rows - 1) / inner_rows});
@@ -392,7 +392,7 @@ Status decode_transposed(const Composite& c, std::uint64_t first, std::uint64_t 
       }
       return {};
     }));
-    const auto skipped = static_cast<std::size_t>(first - begin * inner_rows);  // of the first band
+    const auto skipped = static_cast<std::size_t>(first - begin * inner_rows);  // elements of the first band
     const std::uint64_t next = std::min(end, stop * inner_rows);
     auto rest = std::span(numbers).subspan(skipped, kept + static_cast<std::size_t>(next - first));
     first = next;
@@ -477,7 +477,7 @@ Snapshot decoded(const Snapshot& snapshot, const std::function<bool(const LeafVi
   }
   const bool left = std::any_of(data->leaves.begin(), data->leaves.end(),
                                 [](const LeafData& l) { return l.provider.ops == &composite_ops; });
-  if (!left && !has_undecoded(snapshot)) {  // they describe no weight now
+  if (!left && !has_undecoded(snapshot)) {  // the entries describe no weight any more
     data->metadata.erase(config_key);
     if (transposed) data->metadata.erase(model_type_key);
   }

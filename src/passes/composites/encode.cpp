@@ -41,7 +41,7 @@ enum class Scaling : std::uint8_t {
   largest,    ///< the largest size
   range,      ///< the lowest and the highest number; there is a zero point
   exponent,   ///< the largest size, as a power of 2
-  of_weight,  ///< the largest size, relative to that of the weight
+  of_weight,  ///< the largest size, relative to the largest size in the weight
 };
 enum class Package : std::uint8_t { deepseek, compressed_tensors, gptq, awq, bitsandbytes };
 
@@ -53,7 +53,7 @@ struct Scheme {
   unsigned bits;
   std::uint64_t group, row_group;  // 0: a whole row
   bool any_group;
-  DType scales;  // none: that of the weight
+  DType scales;  // none: the dtype of the weight
 };
 
 constexpr Scheme schemes[] = {
@@ -99,7 +99,7 @@ struct Weight {
   };
   std::vector<PartData> parts;
   mutable std::mutex mutex;
-  mutable float global = 0;  // 0: not known yet; guarded by the mutex
+  mutable float global = 0;  // 0: not computed yet; guarded by the mutex
   mutable SharedDifferences differences;
 
   LeafView floats() const { return base.leaf(leaf); }
@@ -272,7 +272,7 @@ class Encoder {
       case Scaling::exponent: {
         if (largest == 0) return 0x1p-127F;
         int exponent = 0;
-        // Numbers above 1.75 * 2^e are nearer to 2^(e + 1) than to the largest code, or as near.
+        // Numbers above 1.75 * 2^e are at least as near to 2^(e + 1) as to the largest code.
         const float mantissa = std::frexp(largest, &exponent);  // in [0.5, 1)
         const int top = w_.scheme->coding == Coding::float4 ? 2 : 8;
         return std::ldexp(1.0F, std::clamp(exponent - 1 - top + (mantissa >= 0.875F ? 1 : 0), -127, 127));
@@ -286,7 +286,7 @@ class Encoder {
     return w_.scheme->coding == Coding::integer ? largest / (steps / 2) : largest / max;
   }
 
-  /// Rounds the scales to the dtype that stores them. A scale of 0 becomes another, which gives the codes 0.
+  /// Rounds the scales to the dtype that stores them. Replaces a scale of 0 by one with which all codes are 0.
   Status round_scales() {
     const DType to = w_.scales;
     if (to != DType::f32 && to != DType::u8) {
@@ -334,7 +334,7 @@ class Encoder {
         return encode_between(x, scale, nf4_bounds().data(), codes, n);
     }
   }
-  /// The numbers halfway between those of nf4.
+  /// The midpoints between the numbers of nf4.
   static const std::array<float, 15>& nf4_bounds() {
     static const auto bounds = [] {
       std::array<float, 15> all{};
@@ -499,7 +499,7 @@ Status part_stream(const void* at, std::uint64_t number, std::uint64_t size, Pie
   const LeafView floats = w.floats();
   const auto location = floats.location();
   if (part.kind == Kind::codes && (location ? location->hashed : floats.view().empty())) {
-    struct Discard final : PieceSink {  // what follows reads parts, without checks
+    struct Discard final : PieceSink {  // later reads of parts are not checked
       Status piece(std::span<const std::byte>) override { return {}; }
     } discard;
     STELE_TRY(with_path(floats.stream(discard, context), floats));
@@ -611,10 +611,10 @@ Value list_of(const std::vector<std::string>& texts) {
 /// The names of modules that are quantized, and of those that are not.
 struct Modules {
   std::vector<std::string> quantized, kept;
-  bool unfit = false;  // one is kept that the scheme would have
+  bool unfit = false;  // a kept module fits the scheme
 };
 
-/// Adds what makes gptqmodel leave modules as they are: a pattern for each.
+/// Adds a pattern for each kept module, so that gptqmodel leaves it unchanged.
 void add_exceptions(Value::Map& config, const Modules& modules) {
   Value::Map exceptions;
   for (const std::string& module : modules.kept) {
@@ -667,7 +667,7 @@ Value config_of(const Scheme& scheme, std::uint64_t group, const Modules& module
                         {"desc_act", Value(false)},      {"group_size", integer(group)},
                         {"lm_head", Value(false)},       {"pack_dtype", Value("int32")},
                         {"quant_method", Value("gptq")}, {"sym", Value(true)}};
-      if (modules.unfit) {  // gptqmodel reads the first, transformers the second
+      if (modules.unfit) {  // gptqmodel reads the first key, transformers the second
         add_exceptions(config, modules);
         config.emplace_back("modules_in_block_to_quantize", Value(Value::List{list_of(modules.quantized)}));
       }
@@ -778,7 +778,7 @@ class Quantizer {
     return {};
   }
 
-  /// Returns the dtype that most numbers have which are not quantized.
+  /// Returns the dtype of most numbers that are not quantized.
   static DType most_common(const Snapshot& snapshot) {
     std::map<DType, std::uint64_t> counts;
     for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {

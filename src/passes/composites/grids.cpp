@@ -1,4 +1,4 @@
-// Matrices of scales and zero points: which elements have which.
+// Matrices of scales and zero points: finds the elements to which each applies.
 #include <algorithm>
 #include <array>
 
@@ -16,7 +16,8 @@ std::uint64_t only_size(std::uint64_t extent, std::uint64_t groups) {
   return groups <= extent && min == max ? min : 0;
 }
 
-/// Returns [a, b] for scales of [a, 1, b, 1], as ModelOpt writes those of blocks of a matrix; other shapes as they are.
+/// Returns [a, b] for scales of shape [a, 1, b, 1], which ModelOpt writes for blocks of a matrix; returns other shapes
+/// unchanged.
 Shape without_ones(std::span<const Extent> shape, std::size_t rank) {
   const bool blocks = rank == 2 && shape.size() == 4 && shape[1] == 1 && shape[3] == 1;
   return blocks ? Shape(std::array<Extent, 2>{shape[0], shape[2]}) : Shape(shape);
@@ -50,13 +51,13 @@ std::string Recogniser::set_grid(Composite& c, std::uint32_t scales, std::span<c
     b = shape[shape.size() - 1];
   } else if (shape.size() + 1 == c.shape.size()) {  // a scale for each row
     a = shape.empty() ? 1 : shape.back();
-    if (a != 1 && a != c.stack_rows) a = 0;  // of layers that were joined, say
+    if (a != 1 && a != c.stack_rows) a = 0;  // such as the scales of joined layers
   }
   std::string wrong = "scales of the shape " + to_string(shape);
   if (a == 0 || b == 0 || a > c.stack_rows || b > c.columns || count != stacks * a * b) return wrong;
   c.row_group = only_size(c.stack_rows, a);
   c.group = only_size(c.columns, b);
-  // The packages that write groups of a row divide it into whole ones; blocks may be incomplete.
+  // Packages that write groups of a row divide it into whole groups; blocks may be incomplete.
   const bool whole = known.empty() && a == c.stack_rows && c.columns % b == 0;
   if (whole) c.group = c.columns / b;
   if (leaf(scales).shape().size() > shape.size()) {  // ModelOpt's blocks are whole
@@ -117,8 +118,8 @@ std::string Recogniser::set_axis(Composite& c, std::uint32_t scales, std::int64_
   const LeafView leaf_of_scales = leaf(scales);
   if (leaf_of_scales.size() == 1) return set_grid(c, scales, {});
   const auto rank = static_cast<std::int64_t>(c.shape.rank());
-  // [N, G, 1] for codes of [N, G, K], as in OpenVINO, and [N, G] for codes of [N, K * G], as in Core ML: scales for
-  // the indices of the leading axes, the last of which may be in groups.
+  // [N, G, 1] for codes of [N, G, K], as in OpenVINO, and [N, G] for codes of [N, K * G], as in Core ML: scales for the
+  // indices of the leading axes; the last of these axes may be divided into groups.
   const auto shape = leaf_of_scales.shape();
   const auto [scale, code] = std::mismatch(shape.begin(), shape.end(), c.shape.begin(), c.shape.end());
   if (rank > 1 && shape.size() == c.shape.rank() && scale != shape.end() && *scale != 0 && *code % *scale == 0 &&

@@ -1,5 +1,5 @@
-// HQQ (0.2.8): a matrix of groups, whose rows or columns have a scale and a zero point of floats. Tensors beside it
-// tell the shape of the weight, the axis of the groups, and the packing.
+// HQQ (0.2.8): a matrix of groups, whose rows or columns have a scale and a zero point of floats. Tensors next to it
+// contain the shape of the weight, the axis of the groups, and the packing.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -11,7 +11,7 @@ namespace {
 
 struct HqqPacking {
   std::string_view name;
-  unsigned bits, rows;  // of the matrix of groups that share a row of words
+  unsigned bits, rows;  // rows of the matrix of groups that share a row of words
   DType word;
 };
 constexpr HqqPacking hqq_packings[] = {{"8bit_u8", 8, 1, DType::u8},

@@ -6,8 +6,8 @@
 namespace stele::inline v0::detail::composites {
 namespace {
 
-/// Returns MLX's group size for rows of so many bits and groups, if only one of its sizes fits; otherwise 0: 4 bits
-/// in groups of 32 have the shapes of 2 bits in groups of 64.
+/// Returns MLX's group size for rows with this number of bits and groups, if exactly one size of MLX fits; otherwise 0:
+/// 4 bits in groups of 32 have the shapes of 2 bits in groups of 64.
 std::uint64_t mlx_group(std::uint64_t bits, std::uint64_t groups) {
   std::uint64_t found = 0;
   for (const std::uint64_t group : {32U, 64U, 128U}) {
@@ -26,7 +26,7 @@ struct MlxPlan {
   bool operator==(const MlxPlan&) const = default;
 };
 
-/// Plans rows of `row_bits` bits in so many groups. Returns what is wrong.
+/// Plans rows of `row_bits` bits in this number of groups. Returns the problem, or an empty string.
 std::string mlx_plan(const LayerSettings& settings, bool affine, std::uint64_t groups, std::uint64_t row_bits,
                      MlxPlan& plan) {
   plan.mode = affine ? "affine" : settings.get<std::string>("mode").value_or("");

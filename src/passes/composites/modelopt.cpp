@@ -1,5 +1,5 @@
-// NVIDIA ModelOpt (0.47): integers and floats of 4 bits whose names say nothing of the scheme, which the configuration
-// does; and the factors of its AWQ, by which a layer multiplies its input.
+// NVIDIA ModelOpt (0.47): integers and floats of 4 bits. Their names do not identify the scheme; the configuration
+// does. Its AWQ adds factors by which a layer multiplies its input.
 #include "passes/composites/recogniser.hpp"
 
 namespace stele::inline v0::detail::composites {

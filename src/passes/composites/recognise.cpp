@@ -127,7 +127,7 @@ Status Recogniser::item(const std::string& path) {
 
 namespace {
 
-/// Returns false if no name can be that of a part: the usual case, which must cost little.
+/// Returns false if no name can name a part: the usual case, which must cost little.
 bool may_have_parts(const Snapshot& snapshot) {
   constexpr std::string_view last[] = {"weight_scale", "_weight_scale", "scale_weight", "qscale_weight", "_scale",
                                        "qweight",      "absmax",        "SCB",          "scales",        "W_q"};
@@ -161,7 +161,7 @@ Result<Snapshot> join(const Snapshot& snapshot, const Value& quantization, Orien
   return Recogniser(snapshot, *std::move(items), quantization, orientation).run();
 }
 
-/// Returns the content of a JSON file; null if there is none, or none that can be understood. Errors: io.
+/// Returns the content of a JSON file; null if the file is missing or not understood. Errors: io.
 Result<Value> json_of(const Bundle& bundle, const char* name) {
   constexpr std::uint64_t max_bytes = std::uint64_t{4} << 20;
   STELE_TRY_ASSIGN(const bool exists, bundle.contains(name));
@@ -199,7 +199,7 @@ Value own_configuration(const Snapshot& snapshot) {
   return parsed ? *std::move(parsed) : Value();
 }
 
-/// Returns ModelOpt's, or Mistral's, description in a file of its own; null if there is none.
+/// Returns the description in ModelOpt's or Mistral's separate file; null if there is none.
 Result<Value> description_beside(const Bundle& bundle) {
   for (const char* const name : {"hf_quant_config.json", "params.json"}) {
     STELE_TRY_ASSIGN(const Value config, json_of(bundle, name));

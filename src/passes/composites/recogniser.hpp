@@ -46,7 +46,7 @@ class Recogniser {
 
   // --- recognise.cpp ---
 
-  /// Makes a note of an error that is one of the parts.
+  /// Adds a note if the error concerns the parts.
   Status noted(const std::string& path, Status added);
   Result<Snapshot> finish();
   /// Makes the composite tensor of which this is the part that determines the scheme.
@@ -76,19 +76,19 @@ class Recogniser {
   Result<std::string> bytes_of(std::uint32_t number) const;
   Result<std::vector<float>> floats_of(std::uint32_t number) const;
   /// Begins a composite tensor of the parts with these suffixes, the first of which has the codes; optional ones end
-  /// with '?'. Returns null if one is missing, with a note if the names are sure to be those of the scheme.
+  /// with '?'. Returns null if a part is missing; adds a note if the names certainly belong to the scheme.
   Made begin(const std::string& stem, std::string_view suffix, std::string_view scheme, Suffixes suffixes,
              bool sure = false);
   void add_note(std::string text);
   void note(const std::string& stem, const Composite& c, std::string_view why);
-  /// Adds a finished composite tensor, unless `why` says what is wrong.
+  /// Adds a finished composite tensor, unless `why` contains a problem.
   Status add(const std::string& stem, Made made, std::string_view why = {});
-  /// Returns a table of a file; most files have the same for all weights.
+  /// Returns a table of a file; most files store equal tables for all weights.
   TablePtr table_of(const std::vector<float>& numbers);
   /// Gives the weight of a layer the orientation that the unquantized model has. Returns what is wrong.
   std::string set_orientation(const std::string& stem, Composite& c) const;
-  /// Returns what `plan` makes of the settings that a layer may have, if all that fit make the same; else sets `why`.
-  /// `plan(settings, made)` returns what is wrong.
+  /// Calls `plan` with each of the settings that a layer may have. Returns the plan, if all settings that fit give
+  /// equal plans; else sets `why`. `plan(settings, made)` returns the problem, or an empty string.
   template <class Plan, class F>
   std::optional<Plan> only_plan(std::string_view layer, std::string& why, const F& plan) {
     std::optional<Plan> only;
@@ -117,12 +117,12 @@ class Recogniser {
 
   /// Sets the matrix of a weight: leading axes are a stack.
   static void set_shape(Composite& c, std::span<const Extent> shape);
-  /// Sets the groups of a grid of scales, [stacks..., a, b] for a weight [stacks..., N, K]: the only one of the known
-  /// blocks that fits, or the only size that fits. Returns what is wrong.
+  /// Sets the groups of a grid of scales, [stacks..., a, b] for a weight [stacks..., N, K]: uses the known block, or
+  /// else the size, if exactly one fits. Returns what is wrong.
   std::string set_grid(Composite& c, std::uint32_t scales, std::span<const Block> known);
-  /// Sets the dtype of scales; bytes are those of `bytes`. Returns false if they are no numbers.
+  /// Sets the dtype of scales; bytes are those of `bytes`. Returns false if the dtype has no numbers.
   bool set_dtype(Grid& scales, DType bytes = DType::f8_e8m0) const;
-  /// Sets groups of `group` columns, whose scales are in tiles, if their number is that of whole tiles.
+  /// Sets groups of `group` columns, whose scales are in tiles, if the tiles are whole.
   bool set_tiles(Composite& c, std::uint32_t scales, std::uint64_t group) const;
   /// Sets the number that multiplies or divides all scales.
   Result<std::string> set_global(float& number, std::uint32_t part) const;
@@ -145,7 +145,7 @@ class Recogniser {
   std::vector<Block> blocks_of(const std::string& stem, std::string_view codes);
   /// 8-bit floats or integers, with scales for the tensor, its rows, groups or blocks.
   Status scaled(const std::string& stem, Suffixes suffixes, std::string_view scheme);
-  /// Joins a `weight_scale` with its codes: 8-bit numbers, or bytes and words of smaller ones.
+  /// Joins a `weight_scale` with its codes: 8-bit numbers, or bytes and words of smaller codes.
   Status weight_scale(const std::string& stem);
   /// Llama 4 of FBGEMM: stacks of experts [E, K, N], scales of [E, 1, N] or [E, N, 1].
   Status fbgemm_experts(const std::string& stem);
@@ -167,7 +167,7 @@ class Recogniser {
   Status packed_words(const std::string& stem);
   /// GPTQ and AWQ: codes in words, transposed.
   Status words(const std::string& stem);
-  /// Returns the zero point that the first weight of so many bits stores throughout; nullopt if it has several.
+  /// Returns the zero point of the first weight with this number of bits; nullopt if the weight has several.
   Result<std::optional<unsigned>> stored_zero(std::uint32_t zeros, unsigned bits, std::uint64_t count);
 
   // --- bitsandbytes.cpp ---
@@ -191,15 +191,15 @@ class Recogniser {
   /// ModelOpt's W4A16_AWQ and MXFP4: bytes, with a `weight_scale`.
   Status modelopt_bytes(const std::string& stem);
   Status modelopt_int4(const std::string& stem);
-  /// Sets the factors of the input, if the layer has some. Returns what is wrong.
+  /// Sets the factors of the input, if the layer has them. Returns what is wrong.
   std::string set_factors(Composite& c, const std::string& layer) const;
 
   // --- quark.cpp ---
 
-  /// Returns the description of a layer's weight in the configuration of Quark; null if it is of another package.
+  /// Returns the description of a layer's weight in the configuration of Quark; null if another package wrote it.
   const Value* quark_weight(const std::string& layer) const;
   Status quark_bytes(const std::string& stem);
-  /// Quark's integers of 4 bits, transposed as those of AWQ.
+  /// Quark's integers of 4 bits, transposed as in AWQ.
   Status quark_words(const std::string& stem);
 
   // --- hqq.cpp ---
@@ -226,7 +226,8 @@ class Recogniser {
   std::size_t note_count_ = 0;
   std::vector<TablePtr> tables_;
   Orientation orientation_;
-  std::map<unsigned, std::optional<unsigned>> stored_zeros_;  // of GPTQ, by bits; nullopt: different ones
+  // zero points of GPTQ, by bits; nullopt: different zero points
+  std::map<unsigned, std::optional<unsigned>> stored_zeros_;
 };
 
 }  // namespace stele::inline v0::detail::composites

@@ -8,7 +8,7 @@
 namespace stele::inline v0::detail::composites {
 namespace {
 
-/// A sign above `bits` bits of a size.
+/// Numbers with a sign bit above `bits` bits of magnitude.
 template <class F>
 TablePtr with_sign(unsigned bits, const F& size) {
   const unsigned count = 1U << bits;

@@ -7,7 +7,7 @@ namespace stele::inline v0::detail::composites {
 
 using TablePtr = std::shared_ptr<const Table>;
 
-/// Returns a table with f(code) for the codes below `count`, and 0 for the others.
+/// Returns a table with f(code) for the codes below `count`, and 0 for all further codes.
 template <class F>
 TablePtr make_table(unsigned count, const F& f) {
   auto table = std::make_shared<Table>();
@@ -17,7 +17,7 @@ TablePtr make_table(unsigned count, const F& f) {
 
 /// Floats of 8 bits.
 TablePtr float8_table(DType dtype);
-/// Integers without a sign, less half of their range if `centered`. `bits`: 1 to 8.
+/// Integers without a sign, minus half of their range if `centered`. `bits`: 1 to 8.
 TablePtr integer_table(unsigned bits, bool centered);
 /// Integers of 4 or 8 bits in two's complement.
 TablePtr signed_table(unsigned bits);

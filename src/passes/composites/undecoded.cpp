@@ -1,5 +1,5 @@
 // Finds codes and scales of quantized weights that no scheme decodes, by names that their packages give to tensors. A
-// module of floats alone, or with integers that have no scales beside them, has none.
+// module with only floats, or with integers without scales, has no codes.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -23,10 +23,10 @@ namespace {
 /// Endings of the names of two tensors of a layer.
 struct Signature {
   std::string_view codes, companion;
-  std::string_view scheme{};  // empty: several have these names
+  std::string_view scheme{};  // empty: several schemes use these names
 };
 
-/// Names that mean one scheme, whatever the shapes are.
+/// Names that identify one scheme for all shapes.
 constexpr Signature named_signatures[] = {
     {".q_weight", ".q_scale", "exl2"},
     {".q_weight", ".q_scale_max", "exl2"},
@@ -86,7 +86,7 @@ constexpr std::string_view endings_of_scales[] = {
     ".scales", "._data",  ".quant_map", ".SCB",     "_scb",    "_zero_point", ".absmax_scale", "_qscale",
 };
 
-/// Returns true for dtypes of codes. Wide integers, of indices and counts, and bools are none.
+/// Returns true for dtypes of codes. Excludes bools, and wide integers, which are indices and counts.
 bool is_code(DType d) {
   switch (d) {
     case DType::i8:
@@ -106,7 +106,7 @@ bool is_code(DType d) {
 
 bool may_be_codes(const LeafView& leaf) { return is_code(leaf.dtype()) && leaf.shape().size() >= 2 && leaf.size() > 1; }
 
-/// Returns true for tensors that a name alone can tell: QuIP# has codes of 64 bits.
+/// Returns true for tensors that are recognised by their name: QuIP# has codes of 64 bits.
 bool may_be_named(const LeafView& leaf, std::string_view name) {
   const bool wide = leaf.dtype() == DType::i64 && name.ends_with("Qidxs");
   return (wide || is_code(leaf.dtype())) && leaf.size() > 1;
@@ -118,7 +118,8 @@ bool names_weight(std::string_view name) {
   return name.find("weight") != name.npos;
 }
 
-/// Finds tensors by their names in a container: whole names in a flat snapshot, the members of a module in another.
+/// Finds tensors by their names in a container: by whole names in a flat snapshot, by the members of a module in a
+/// nested snapshot.
 class Names {
  public:
   explicit Names(const Snapshot& snapshot) {
@@ -146,7 +147,7 @@ class Names {
   std::vector<Entry> all_;
 };
 
-/// Returns the stem of a name with an ending; that of a member without a dot is empty.
+/// Returns the stem of a name with an ending; empty for a member without a dot.
 std::optional<std::string_view> stem_of_name(std::string_view name, std::string_view ending) {
   if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
   if (ending.starts_with('.') && name == ending.substr(1)) return std::string_view();
@@ -164,7 +165,7 @@ std::string text_in(const Value& config, const char* key) {
   return text != nullptr ? *text : std::string();
 }
 
-/// Returns the scheme that a configuration names, with its variant; empty if it is no description of one.
+/// Returns the scheme that a configuration names, with its variant; empty if it describes no scheme.
 std::string scheme_in(const Value& config) {
   std::string scheme;
   for (const char* const key : {"quant_method", "quant_algo", "qformat_weight"}) {
@@ -187,7 +188,7 @@ class Finder {
         configured_(scheme_in(config)),
         schemes_(snapshot.leaf_count()) {}
 
-  /// Returns the scheme of each leaf; empty: it is no part of a weight that is not decoded.
+  /// Returns the scheme of each leaf; empty if the leaf belongs to no undecoded weight.
   std::vector<std::string> run() {
     for (const Node& node : snapshot_.nodes()) {
       if (node.kind == NodeKind::tensor && node.name != nullptr && is_free(node.index)) look_at(node);
@@ -196,7 +197,7 @@ class Finder {
   }
 
  private:
-  /// Returns false for composite tensors, and for those whose meaning an annotation gives.
+  /// Returns false for composite tensors, and for tensors that an annotation describes.
   bool is_free(std::uint32_t number) const {
     const LeafView leaf = snapshot_.leaf(number);
     const Annotations* const annotations = leaf.annotations();

@@ -46,8 +46,8 @@ std::optional<unsigned> minor_version(const LayerSettings& settings) {
   return minor;
 }
 
-/// Plans rows of so many columns in so many words. Only compressed-tensors before 0.18 pads words; its configuration
-/// has the version. Returns what is wrong.
+/// Plans rows with this number of columns and words. Only compressed-tensors before 0.18 pads words; its configuration
+/// has the version. Returns the problem, or an empty string.
 std::string packed_plan(const LayerSettings& settings, std::uint64_t columns, std::uint64_t words, PackedPlan& plan) {
   const auto asked = settings.get<std::uint64_t>("num_bits");
   const auto version = minor_version(settings);
@@ -126,7 +126,7 @@ Status Recogniser::packed_words(const std::string& stem) {
 }
 
 Result<std::optional<unsigned>> Recogniser::stored_zero(std::uint32_t zeros, unsigned bits, std::uint64_t count) {
-  constexpr std::uint64_t max_words = 1024;  // of the first group of columns
+  constexpr std::uint64_t max_words = 1024;  // words of the first group of columns
   if (const auto known = stored_zeros_.find(bits); known != stored_zeros_.end()) return known->second;
   const std::uint64_t words = std::min(leaf(zeros).shape()[1], max_words);
   std::vector<std::byte> bytes(static_cast<std::size_t>(words) * 4);
@@ -140,7 +140,7 @@ Result<std::optional<unsigned>> Recogniser::stored_zero(std::uint32_t zeros, uns
 
 namespace {
 
-/// How a checkpoint of GPTQ stores its zero points.
+/// The form in which a checkpoint of GPTQ stores its zero points.
 enum class Zeros : std::uint8_t { same, less_one, open };
 
 /// The layout of GPTQ's and AWQ's words in the configuration.
@@ -161,12 +161,12 @@ struct WordShapes {
   std::optional<std::uint64_t> columns;  // of g_idx
 };
 
-/// Sets the layout. Returns what is wrong.
+/// Sets the layout. Returns the problem, or an empty string.
 std::string set_format(const LayerSettings& settings, WordPlan& plan) {
   const auto method = settings.get<std::string>("quant_method").value_or("");
   auto packing = settings.get<std::string>("packing_format");
   const bool wide = plan.bits >= 5 && plan.bits <= 7;
-  if (packing || method.find("auto-round") != method.npos) {  // auto-round, before 0.5 with another key
+  if (packing || method.find("auto-round") != method.npos) {  // auto-round; before 0.5 it used another key
     if (!packing) packing = settings.get<std::string>("backend");
     if (!packing || *packing == "auto") return {};
     const auto has = [&](std::string_view part) { return packing->find(part) != packing->npos; };
@@ -193,7 +193,7 @@ std::string set_format(const LayerSettings& settings, WordPlan& plan) {
   return {};
 }
 
-/// Sets the number of bits, the columns and the group. Returns what is wrong.
+/// Sets the number of bits, the columns and the group. Returns the problem, or an empty string.
 std::string set_sizes(const LayerSettings& settings, const WordShapes& shapes, WordPlan& plan) {
   const auto bits_asked = settings.get<std::uint64_t>("bits");
   std::vector<WordPlan> fitting;
@@ -228,8 +228,8 @@ std::string set_sizes(const LayerSettings& settings, const WordShapes& shapes, W
   return {};
 }
 
-/// Decides how zero points are stored by those of a symmetric model, which are all the middle of the codes. Returns
-/// what is wrong.
+/// Determines the form of the zero points from a symmetric model, in which every zero point is the middle of the codes.
+/// Returns the problem, or an empty string.
 std::string set_zeros_by(std::optional<unsigned> stored, WordPlan& plan) {
   const unsigned middle = 1U << (plan.bits - 1);
   std::optional<Zeros> shown;

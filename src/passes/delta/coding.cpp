@@ -78,7 +78,7 @@ Result<Coding> coding_of(const LeafView& leaf) {
     STELE_TRY_ASSIGN(const auto shape, value.at("shape").to<std::vector<std::uint64_t>>());
     coding.shape = Shape(shape);
     STELE_TRY_ASSIGN(coding.bytes, value.at("bytes").to<std::uint64_t>());
-    // Blocks, strings and opaque tensors have their own sizes, which are compared with those of the base.
+    // The sizes of blocks, strings and opaque tensors are stored, and compared with the sizes in the base.
     const auto count = coding.shape.element_count();
     const bool fits = count && (bits(coding.dtype) == 0 || byte_length(coding.dtype, *count) == coding.bytes);
     return fits ? Status() : malformed("the shape contradicts the bytes");

@@ -10,7 +10,7 @@ namespace {
 
 constexpr bool little_endian = std::endian::native == std::endian::little;
 
-/// to ^= with, for equal sizes.
+/// to ^= with; both have the same size.
 void xor_bytes(std::span<std::byte> to, std::span<const std::byte> with) noexcept {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] ^= with[i];
 }
@@ -83,7 +83,7 @@ Status SparseReader::patch(std::uint64_t offset, std::span<std::byte> bytes, Rea
   return {};
 }
 
-/// Changes the elements from `at` to `stop`. `bytes`: those of the tensor from `offset` on. `Unit`: unit_, or 0.
+/// Changes the elements from `at` to `stop`. `bytes`: the tensor's bytes from `offset` on. `Unit`: unit_, or 0.
 template <std::size_t Unit>
 Status SparseReader::patch_to(std::uint64_t at, std::uint64_t stop, std::uint64_t offset, std::byte* bytes) {
   const std::size_t unit = Unit != 0 ? Unit : unit_;
@@ -107,7 +107,7 @@ Status SparseReader::patch_to(std::uint64_t at, std::uint64_t stop, std::uint64_
   return {};
 }
 
-/// Receives the pieces of the base, and passes on those of the new version.
+/// Receives the pieces of the base, and passes on the pieces of the new version.
 class Decoded::Sink final : public PieceSink {
  public:
   Sink(const Leaf& leaf, PieceSink& to, ReadContext& context)
@@ -234,7 +234,7 @@ Status Decoded::read(std::size_t number, std::uint64_t offset, std::span<std::by
   return {};
 }
 
-/// Checks a tensor of which a part is read, once.
+/// Checks a whole tensor once, when a part of it is read.
 Status Decoded::check(std::size_t number, ReadContext& context) const {
   if (!leaves_[number].hash || checked_[number]) return {};
   struct Discard final : PieceSink {
@@ -247,7 +247,7 @@ Status Decoded::check(std::size_t number, ReadContext& context) const {
 
 namespace {
 
-/// Adds the changes of one delta to pieces of a tensor, fastest in their order.
+/// Adds the changes of one delta to pieces of a tensor. Consecutive pieces are fastest.
 class Changes {
  public:
   Changes(const Joined::Part& part, std::uint64_t bytes, DType dtype) : window_(part.leaf) {
@@ -279,7 +279,7 @@ const Joined::Leaf& joined(const void* at, std::uint64_t number) {
 Status read_joined(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
                    ReadContext& context) {
   std::fill(out.begin(), out.end(), std::byte{0});
-  // One delta after the other: the caller's memory is the only buffer, however many deltas there are.
+  // Applies the deltas in turn, so that the caller's memory is the only buffer for any number of deltas.
   const Joined::Leaf& leaf = joined(at, number);
   for (const Joined::Part& part : leaf.parts) {
     STELE_TRY(Changes(part, leaf.bytes, leaf.dtype).add(offset, out, context));

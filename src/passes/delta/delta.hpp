@@ -1,4 +1,4 @@
-// The parts of deltas that making, applying and merging share. docs/formats/delta.md describes what is stored.
+// The code that making, applying and merging deltas share. docs/formats/delta.md describes the stored data.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ inline constexpr const char* key = delta_key;
 
 enum class Encoding : std::uint8_t {
   plain,   ///< the elements
-  same,    ///< those of the base
+  same,    ///< the elements of the base
   xored,   ///< the XOR of the elements of the base and of the new version
   sparse,  ///< the XOR of changed elements, and their positions
 };
@@ -38,9 +38,9 @@ inline Error malformed(const char* text) { return Error(Errc::malformed, text); 
 struct Coding {
   Encoding encoding = Encoding::plain;
   std::uint64_t hash = 0;       ///< XXH3-64 of the new elements in little-endian order
-  std::uint64_t base_hash = 0;  ///< of those of the base
+  std::uint64_t base_hash = 0;  ///< XXH3-64 of the base's elements
   std::string from{};           ///< the path in the base; empty: the same path
-  // Those of the tensor; a leaf of the encoding `same` or `sparse` has others.
+  // The tensor's dtype and shape; a leaf with the encoding `same` or `sparse` has different ones.
   DType dtype = DType::none;
   Shape shape{};
   std::uint64_t bytes = 0;
@@ -98,12 +98,12 @@ std::optional<std::uint64_t> stored_hash(const LeafView& leaf);
 /// i.
 Status each_leaf(std::size_t count, const LoadOptions& options, bool in_order,
                  const std::function<Status(std::size_t, ReadContext&)>& work);
-/// Returns the hash of a leaf: the stored one, or that of its elements, which are read.
+/// Returns the hash of a leaf: the stored hash, or else the hash of its elements, which it reads.
 Result<std::uint64_t> hash_of(const LeafView& leaf, ReadContext& context);
 /// Returns the hash of each leaf.
 Result<std::vector<std::uint64_t>> hashes_of(const Snapshot& snapshot, const LoadOptions& options);
 
-/// Consecutive reads of a leaf, with few calls.
+/// Reads consecutive bytes of a leaf in few calls.
 class Window {
  public:
   explicit Window(LeafView leaf) : leaf_(std::move(leaf)) {}
@@ -120,8 +120,8 @@ class Window {
 
 // A sparse leaf has bytes: a table of two u32 for each block of elements, the bytes of its gaps and the number of its
 // changed elements; then, for each block, the gaps and the XOR of old and new changed elements: the lowest bytes of
-// all, then their second bytes, … A gap is the number of unchanged elements before a changed one, in the block: bytes
-// of 255, and one below 255; they are added.
+// all, then their second bytes, … A gap is the number of unchanged elements before a changed one, in the block, stored
+// as bytes that are added: any number of 255, then one below 255.
 
 /// The number of elements of a block; the last block may have fewer.
 inline constexpr std::uint64_t sparse_block = std::uint64_t{1} << 20;
@@ -137,7 +137,7 @@ inline std::uint64_t sparse_blocks(std::uint64_t bytes, std::size_t unit) noexce
   return (bytes / unit + sparse_block - 1) / sparse_block;
 }
 
-/// Converts a block of the table between the machine's byte order and that of files.
+/// Converts a block of the table between the machine's byte order and the files' byte order.
 inline void to_file_order([[maybe_unused]] SparseBlock& block) noexcept {
   if constexpr (std::endian::native != std::endian::little) {
     for (std::uint32_t* number : {&block.gaps, &block.count}) {
@@ -147,7 +147,7 @@ inline void to_file_order([[maybe_unused]] SparseBlock& block) noexcept {
   }
 }
 
-/// Applies a sparse leaf to pieces of a tensor, fastest in their order.
+/// Applies a sparse leaf to pieces of a tensor. Consecutive pieces are fastest.
 class SparseReader {
  public:
   /// `bytes`: the size of the tensor.
@@ -168,15 +168,15 @@ class SparseReader {
   std::size_t unit_;
   Window window_;
   std::vector<SparseBlock> table_;
-  std::vector<std::uint64_t> places_;  // of the blocks in the leaf
+  std::vector<std::uint64_t> places_;  // offsets of the blocks in the leaf
   // The current block:
   std::uint64_t block_ = UINT64_MAX;
-  std::span<const std::byte> gaps_;    // those after next_
-  std::span<const std::byte> values_;  // of all changed units
-  std::size_t count_ = 0, value_ = 0;  // the number of changed units, and of those before next_
-  std::uint64_t next_ = UINT64_MAX;    // the next changed unit; UINT64_MAX: there is none
+  std::span<const std::byte> gaps_;    // the gaps after next_
+  std::span<const std::byte> values_;  // the values of all changed units
+  std::size_t count_ = 0, value_ = 0;  // the number of changed units, and the number of units before next_
+  std::uint64_t next_ = UINT64_MAX;    // the next changed unit; UINT64_MAX: no further one
   std::uint64_t after_ = 0;            // the element after the last one that has a gap
-  std::uint64_t passed_ = 0;           // elements before it were passed
+  std::uint64_t passed_ = 0;           // the elements before this index were passed
 };
 
 /// Tensors that are decoded from a base and a delta.
@@ -187,7 +187,7 @@ class Decoded {
     LeafView base, delta;  // `delta` is unused for Encoding::same
     std::uint64_t bytes = 0;
     DType dtype = DType::none;
-    std::optional<std::uint64_t> hash{}, base_hash{};  // to check; both or none
+    std::optional<std::uint64_t> hash{}, base_hash{};  // checksums to verify: both are set, or neither
     std::string path{};
   };
   /// `leaves`: the maximum number of calls of add(). `chain`: the number of deltas that are applied, with those below.
@@ -222,7 +222,7 @@ class Encoded {
   };
   explicit Encoded(std::size_t leaves) { leaves_.reserve(leaves); }
   Provider add(Leaf leaf);
-  /// Returns the leaf if it is encoded from others; null otherwise.
+  /// Returns the leaf if it encodes a difference between leaves; null otherwise.
   static const Leaf* of(const LeafView& leaf) noexcept;
   const Leaf& leaf(std::size_t i) const noexcept { return leaves_[i]; }
 
@@ -230,12 +230,12 @@ class Encoded {
   std::vector<Leaf> leaves_;
 };
 
-/// The XOR of what several deltas change in a tensor. A list instead of a leaf on another one: each level of a nest
-/// would read the one below it more than once.
+/// The XOR of the changes of several deltas to a tensor. A list, because each level of nested leaves would read the one
+/// below it more than once.
 class Joined {
  public:
   struct Part {
-    Encoding encoding = Encoding::xored;  // or sparse, or plain: the elements of a tensor that was new
+    Encoding encoding = Encoding::xored;  // or sparse; or plain, for the elements of a new tensor
     LeafView leaf;
   };
   struct Leaf {
@@ -271,7 +271,7 @@ Status check_delta(const Snapshot& snapshot);
 /// Returns true if both have the same values under the same paths.
 bool same_values(const Snapshot& a, const Snapshot& b);
 
-/// Changes a leaf of a snapshot that is being made: its data, and its annotation (removed if null).
+/// Replaces the data and the annotation (null: removes it) of a leaf while its snapshot is built.
 void set_leaf(SnapshotData& data, std::size_t leaf, DType dtype, std::span<const Extent> shape, std::uint64_t bytes,
               const Provider& provider, const Value& annotation);
 

@@ -9,10 +9,10 @@
 namespace stele::inline v0::detail::delta {
 namespace {
 
-/// How often each byte occurs.
+/// The number of occurrences of each byte.
 using Histogram = std::array<std::uint64_t, 256>;
 
-/// Returns the bytes that Huffman codes take, approximately: the entropy, and at least a bit for each byte.
+/// Estimates the bytes that Huffman codes take: the entropy, and at least one bit for each byte.
 double coded_size(const Histogram& histogram) {
   double total = 0, bits = 0;
   for (const std::uint64_t count : histogram) total += static_cast<double>(count);
@@ -55,7 +55,7 @@ class Gaps {
   std::uint64_t after_ = 0;
 };
 
-/// Compares the pieces of a leaf with those of its counterpart.
+/// Compares the pieces of a leaf with the pieces of its counterpart.
 class CompareSink final : public PieceSink {
  public:
   CompareSink(const LeafView& base, const LeafView& next, ReadContext& context)
@@ -90,7 +90,8 @@ class CompareSink final : public PieceSink {
       result.sparse_bytes += block.gaps + std::uint64_t{block.count} * unit_;
     }
     if (changed == 0) return result;
-    // The samples show what compression makes of both; the sizes decide if a tensor is too small for it.
+    // The samples predict the compressed size of both encodings; a tensor too small for samples is decided by the
+    // sizes.
     constexpr std::uint64_t small = 512;
     double xored = static_cast<double>(done_), sparse = static_cast<double>(result.sparse_bytes);
     if (done_ >= small && sparse < xored) {
@@ -147,7 +148,7 @@ class CompareSink final : public PieceSink {
   Histogram sparse_{};
 };
 
-/// Passes on the XOR of a leaf's pieces with those of its counterpart.
+/// Passes on the XOR of a leaf's pieces and its counterpart's pieces.
 class XorSink final : public PieceSink {
  public:
   XorSink(const LeafView& base, PieceSink& to, ReadContext& context)
@@ -199,7 +200,7 @@ class SparseWriter {
     const std::uint64_t first = number * sparse_block * unit_;
     const std::uint64_t end = std::min(leaf_.next.byte_size(), first + sparse_block * unit_);
     Gaps gaps;
-    if (expected.count != 0) {  // the block at once: leaves that are decoded from blocks decode it once
+    if (expected.count != 0) {  // reads the whole block, so that a leaf that decodes blocks decodes it once
       const auto size = static_cast<std::size_t>(end - first);
       STELE_TRY_ASSIGN(const auto old, old_.at(first, size, context_));
       STELE_TRY_ASSIGN(const auto now, now_.at(first, size, context_));

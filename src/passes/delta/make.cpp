@@ -176,7 +176,7 @@ class Maker {
   Snapshot base_, next_;
   const LoadOptions& options_;
   Names base_names_, next_names_;
-  std::vector<Pair> pairs_;  // for each leaf of next_
+  std::vector<Pair> pairs_;  // one for each leaf of next_
   std::vector<std::uint64_t> base_hashes_;
 };
 
@@ -335,11 +335,11 @@ class Merger {
 
  private:
   struct Tensor {
-    Coding coding;                    // of the last delta
-    std::vector<Joined::Part> parts;  // what the deltas change, the first delta first
+    Coding coding;                    // the coding in the last delta
+    std::vector<Joined::Part> parts;  // the changes of the deltas, in the order of the deltas
     bool is_new = false;              // the first part has the tensor itself
     std::uint64_t base_hash = 0;
-    std::string from;                 // its path in the base; empty: the same path
+    std::string from;                 // path in the base; empty: the same path
     std::uint32_t joined = no_index;  // number in joined_of_, if it has several parts
   };
 
@@ -357,7 +357,7 @@ class Merger {
   }
 
   Status find_tensors() {
-    std::vector<Names> names;  // of all deltas but the last
+    std::vector<Names> names;  // the names in each delta except the last
     for (std::size_t i = 0; i + 1 < deltas_.size(); ++i) {
       STELE_TRY_ASSIGN(Names own, Names::of(deltas_[i]));
       names.push_back(std::move(own));
@@ -402,7 +402,7 @@ class Merger {
     return {};
   }
 
-  /// Adds what a leaf changes: itself, or if it is joined already, the leaves of which it is.
+  /// Adds the changes of a leaf: the leaf itself, or the leaves of a joined leaf.
   static void add_part(Tensor& t, Encoding encoding, const LeafView& leaf) {
     const Encoded::Leaf* const encoded = Encoded::of(leaf);
     const Joined::Leaf* const joined = encoded != nullptr ? Joined::of(encoded->next) : nullptr;
@@ -450,7 +450,7 @@ class Merger {
   std::vector<Snapshot> deltas_;
   const LoadOptions& options_;
   std::vector<Description> descriptions_;
-  std::vector<Tensor> tensors_;         // for each leaf of the last delta
+  std::vector<Tensor> tensors_;         // one for each leaf of the last delta
   std::vector<std::size_t> joined_of_;  // leaves of the last delta
   Snapshot zeros_, changes_;            // a leaf for each of joined_of_
   std::vector<Comparison> results_;

@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t max_access_list = std::size_t{64} << 10;
 
 constexpr const char* access_list = "system.posix_acl_access";
-constexpr const char* default_list = "system.posix_acl_default";  // of a folder, for new files in it
+constexpr const char* default_list = "system.posix_acl_default";  // attribute of a folder, for new files in it
 
 #ifdef STELE_NO_RENAMEAT2
 int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
@@ -83,7 +83,7 @@ int open_uncached(int file) noexcept {
 }
 
 bool is_cached(int file, std::uint64_t offset, std::size_t size) noexcept {
-  // mincore() reports pages of a mapping, which are never touched here. It says that all are cached if this user could
+  // mincore() reports pages of a mapping, which are never touched here. It reports all pages as cached if this user may
   // not write to the file.
   static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   constexpr std::size_t most = 1024;  // pages of one call

@@ -87,7 +87,8 @@ int sync(int file) noexcept;
 int sync_folder(const Folder& folder, int entry) noexcept;
 int rename_new(int folder, const char* from, const char* to) noexcept;
 int exchange(int folder, const char* a, const char* b) noexcept;
-/// Gives `file` the access lists of the existing `leaf`. Returns false if there is one that could not be kept. Retries.
+/// Gives `file` the access lists of the existing `leaf`. Returns false if the file has an attribute that could not be
+/// kept. Retries.
 bool keep_access_lists(const Folder& folder, const std::string& leaf, int file, bool is_folder);
 /// Returns nullopt, with errno, if the number is unknown.
 std::optional<std::uint64_t> free_bytes(int folder) noexcept;

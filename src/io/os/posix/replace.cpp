@@ -69,8 +69,8 @@ Status keep_permissions(const Folder& folder, const std::string& leaf, const Fil
   const bool owner_kept = now.st_uid == old.st_uid || give(old.st_uid, static_cast<gid_t>(-1));
   if (!owner_kept || !group_kept) mode &= 0777U;  // this process runs as a different user or group than before
   const bool list_kept = system::keep_access_lists(folder, leaf, file.handle(), S_ISDIR(now.st_mode));
-  // The group permissions were for another group, or are the mask of a lost access list: replaces them by those of all
-  // users.
+  // The group permissions were for another group, or are the mask of a lost access list: replaces them by the
+  // permissions of all users.
   if (!group_kept || !list_kept) mode = static_cast<mode_t>((mode & ~070U) | ((mode & 07U) << 3U));
   if (retry([&] { return ::fchmod(file.handle(), mode); }) != 0 && errno != EPERM && errno != EOPNOTSUPP) {
     return failed("cannot set the permissions", file.name());

@@ -44,7 +44,8 @@ struct LocalFreed {
 };
 using Descriptor = std::unique_ptr<void, LocalFreed>;
 
-/// A descriptor that gives this process's user all access, and nobody else any. Null, with GetLastError(), on an error.
+/// A descriptor that grants all access to this process's user, and none to other users. Null, with GetLastError(), on
+/// an error.
 Descriptor user_only() {
   HANDLE opened = nullptr;
   if (::OpenProcessToken(::GetCurrentProcess(), TOKEN_QUERY, &opened) == 0) return nullptr;

@@ -1,8 +1,8 @@
 // Helpers for the Windows sources.
 //
 // All files are opened with NtCreateFile, which looks up a name from an open folder. Names of the library are UTF-8
-// with / between parts, those of the system UTF-16. Every file is opened with all share modes, so that other processes
-// can read, replace and delete it.
+// with / between parts; names of the system are UTF-16. Every file is opened with all share modes, so that other
+// processes can read, replace and delete it.
 #pragma once
 
 #ifndef NOMINMAX

@@ -1,7 +1,7 @@
 // Opens bytes as a model with a file of weights, and reads everything. The first four bytes are the size of the model;
 // the weights follow it.
 #include <stele/detail/little_endian.hpp>
-#include <stele/recorders/coreml.hpp>
+#include <stele/recorders/read_only.hpp>
 
 #include "fuzz/target.hpp"
 
