@@ -1,5 +1,5 @@
 // save(), open(), load() and load_into() for every format: chosen by the path's extension on save and by content on
-// load. The list of formats is generated from recorders/*/formats.cpp.
+// load. The list of formats is generated from recorders/*/format.cpp.
 #pragma once
 
 #include <initializer_list>

@@ -113,7 +113,7 @@ TEST_CASE("ncnn: the graph is reported as left out, and a save to the format is 
   BufferSink sink;
   const Report report = good(NpzRecorder<>().save(net, sink));
   CHECK(report.to_string().find("graph") != std::string::npos);
-  CHECK(code_of(saved(recorder, net)) == Errc::unsupported);
+  CHECK(code_of(saved(Recorder<NcnnFormat>(), net)) == Errc::unsupported);
 }
 
 TEST_CASE("ncnn: every type of layer, i8 with scales, codebooks and packed weights") {
