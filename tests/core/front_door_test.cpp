@@ -21,9 +21,7 @@
 #include "support/temp_dir.hpp"
 #include "support/test_data.hpp"
 
-namespace front_door_test {
-
-namespace stele_test {
+namespace stele_test::front_door_test {
 namespace {
 
 struct Two {
@@ -292,6 +290,4 @@ TEST_CASE("front door: recorders whose files follow the path's extension") {
   CHECK(std::filesystem::is_directory(dir / "folder.nnef"));
 }
 
-}  // namespace stele_test
-
-}  // namespace front_door_test
+}  // namespace stele_test::front_door_test

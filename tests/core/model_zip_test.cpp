@@ -13,9 +13,7 @@
 #include "support/temp_dir.hpp"
 #include "support/test_data.hpp"
 
-namespace model_zip_test {
-
-namespace stele_test {
+namespace stele_test::model_zip_test {
 namespace {
 
 std::string file(const std::string& name) { return test_data() + "/core/data/zip/" + name; }
@@ -96,6 +94,4 @@ TEST_CASE("model zip: archives and arrays keep their formats") {
   }
 }
 
-}  // namespace stele_test
-
-}  // namespace model_zip_test
+}  // namespace stele_test::model_zip_test
