@@ -125,7 +125,7 @@ class STELE_EXPORT Format {
   virtual Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const = 0;
 };
 
-/// The formats of a project, listed by formats.cpp in the project's folder of recorders/. Together with their Format,
+/// The formats of a project, listed by format.cpp in the project's folder of recorders/. Together with their Format,
 /// this is all the information for stele::save and load, `stele formats` and the tables of the docs.
 struct FormatFamily {
   struct Member {

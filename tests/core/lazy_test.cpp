@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stele/precision/base64.hpp"
+#include "support/any_recorder.hpp"
 #include "support/child.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
@@ -43,6 +44,11 @@ class CountingSource final : public Source {
   mutable std::atomic<std::uint64_t> read_{0};
 };
 
+template <class F>
+bool has_format(const AnyRecorder& recorder) {
+  return dynamic_cast<const F*>(&recorder.format().target()) != nullptr;
+}
+
 struct Sizes {
   std::vector<Tensor<float, 1>> leaves;
   Tensor<double, 1> last;
@@ -51,11 +57,10 @@ struct Sizes {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("lazy: what is read", F, STELE_TEST_FORMATS) {
+static void check_reads(const AnyRecorder& recorder) {
   // Text is four characters for three bytes, with quotes around; what is compressed is read by frames.
-  constexpr std::uint64_t frame = std::is_same_v<F, ZstdJsonFormat> ? MiB : 0;
-  const auto in_file = [](std::uint64_t n) { return is_json_format<F> ? n / 3 * 4 + 8 : n; };
-  const Recorder<F> recorder;
+  const std::uint64_t frame = has_format<ZstdJsonFormat>(recorder) ? MiB : 0;
+  const auto in_file = [&](std::uint64_t n) { return is_json_file(recorder) ? n / 3 * 4 + 8 : n; };
   Sizes sizes;
   Random random(1);
   for (const std::size_t n : {10U, 300000U, 100U, 17000U, 16000U, 0U, 1000000U, 500000U, 3U, 70000U}) {
@@ -89,11 +94,11 @@ TEST_CASE_TEMPLATE("lazy: what is read", F, STELE_TEST_FORMATS) {
   // One pass over all of it reads little more than the file.
   REQUIRE(recorder.verify(SourcePtr(source)));
   CHECK(source->take() <= bytes->size() + bytes->size() / 4 + 256 * KiB + 4 * frame);
-  REQUIRE(recorder.template load<Sizes>(SourcePtr(source)));
+  REQUIRE(recorder.load<Sizes>(SourcePtr(source)));
   CHECK(source->take() <= bytes->size() + bytes->size() / 4 + 256 * KiB + 4 * frame);
 
   // A typed record reads nothing; a leaf of it only itself.
-  const auto record = recorder.template load<Record<Sizes>>(SourcePtr(source));
+  const auto record = recorder.load<Record<Sizes>>(SourcePtr(source));
   REQUIRE_MESSAGE(record, why(record));
   CHECK(source->take() <= index + 64 * KiB);
   const auto one = record->leaves.at(7).load();
@@ -113,13 +118,11 @@ TEST_CASE_TEMPLATE("lazy: what is read", F, STELE_TEST_FORMATS) {
   CHECK(source->take() <= in_file(8) + frame);
 }
 
+TEST_CASE_TEMPLATE("lazy: what is read", F, STELE_TEST_FORMATS) { check_reads(any_recorder<Recorder<F>>()); }
+
 // ---- 4 GiB in 256 MiB -----------------------------------------------------------------------------------------------
 
 namespace {
-
-/// Protocol buffers end at 2 GiB.
-template <class F>
-constexpr std::uint64_t huge_for = std::is_same_v<F, stele::OnnxFormat> ? 2047 * MiB : std::uint64_t{4} << 30;
 
 /// The bytes of a leaf that never exist at once: a pattern whose period is no multiple of any piece.
 class Pattern {
@@ -255,11 +258,11 @@ class PatternCheck final : public PieceSink {
   const Pattern& pattern_;
 };
 
-template <class F>
-std::string save_and_load_huge() {
-  constexpr std::uint64_t huge = huge_for<F>;
+std::string save_and_load_huge(const AnyRecorder& recorder) {
+  // Protocol buffers end at 2 GiB.
+  const std::uint64_t huge = has_format<OnnxFormat>(recorder) ? 2047 * MiB : std::uint64_t{4} << 30;
   // A short period compresses to a file that fits the memory; else only the rest of the file is kept.
-  constexpr bool compressed = std::is_same_v<F, CompressedSteleFormat> || std::is_same_v<F, ZstdJsonFormat>;
+  const bool compressed = has_format<CompressedSteleFormat>(recorder) || has_format<ZstdJsonFormat>(recorder);
   const Pattern pattern(compressed ? 4096 + 128 : (std::size_t{256} << 10) + 128);
   const Pattern text = Pattern::base64(pattern);
   const float weight[3] = {1, 2, 3};
@@ -270,10 +273,9 @@ std::string save_and_load_huge() {
   builder.tensor("huge", DType::u8, std::vector<Extent>{4096, huge / 4096}, huge, {&pattern_ops, &pattern, 0});
   builder.tensor("mask", DType::boolean, std::vector<Extent>{2}, sizeof mask, {&memory_ops, mask, 0});
   const Snapshot snapshot = builder.finish();
-  const Recorder<F> recorder;
-  Outline file(is_json_format<F> ? text : pattern, is_json_format<F> ? huge / 3 * 4 : huge);
+  Outline file(is_json_file(recorder) ? text : pattern, is_json_file(recorder) ? huge / 3 * 4 : huge);
   SourcePtr source;
-  if constexpr (compressed) {
+  if (compressed) {
     BufferSink sink;
     if (const auto r = recorder.save(snapshot, sink); !r) return "save: " + r.error().to_string();
     source = own_bytes(sink.take());
@@ -306,13 +308,14 @@ TEST_CASE_TEMPLATE("lazy: a leaf of 4 GiB in 256 MiB", F, STELE_TEST_FORMATS) {
     MESSAGE("left out: a sanitizer needs more address space");
     return;
   }
-  const std::string problem = in_child([]() -> std::string {
+  const AnyRecorder recorder = any_recorder<Recorder<F>>();
+  const std::string problem = in_child([&]() -> std::string {
     // Threads of earlier tests may have reserved address space that nobody uses.
     const std::uint64_t now = address_space();
     const std::uint64_t limit = now < 128 * MiB ? 256 * MiB : now + 128 * MiB;
     const rlimit address{limit, limit};
     if (::setrlimit(RLIMIT_AS, &address) != 0) return "no limit";
-    return save_and_load_huge<F>();
+    return save_and_load_huge(recorder);
   });
   CHECK(problem == "");
 }

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/limits.hpp"
+#include "support/any_recorder.hpp"
 #include "support/child.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
@@ -41,9 +42,9 @@ TEST_CASE_TEMPLATE("limits: index_bytes replaces the bound of opening, both ways
   Many module;
   module.layers.resize(1000, {1.F});
   for (int i = 0; i < 1000; ++i) module.ids["key" + std::to_string(i)] = i;
-  const auto bytes = saved(Recorder<F>(), module);
+  const AnyRecorder recorder = any_recorder<Recorder<F>>();
+  const auto bytes = saved(recorder, module);
   REQUIRE_MESSAGE(bytes, why(bytes));
-  const Recorder<F> recorder;
   CHECK(recorder.open(*bytes));
   LoadOptions options;
   options.limits.index_bytes = 4096;

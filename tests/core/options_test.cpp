@@ -12,6 +12,7 @@
 #include <map>
 #include <string_view>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -110,9 +111,8 @@ TEST_CASE("options: a checkpoint is saved in a format that stores one") {
   CHECK(e.found() == "safetensors");
 }
 
-TEST_CASE_TEMPLATE("options: a part of a file is loaded like a file", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("options: a part of a file is loaded like a file") {
   const TempDir dir;
-  const R recorder;
   const Whole saved{small(1), small(5)};
   const std::string path = dir / "whole";
   if (!recorder.save(saved, path, quick())) return;  // one tensor only

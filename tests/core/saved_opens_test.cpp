@@ -16,6 +16,7 @@
 #include <numeric>
 
 #include "base/limits.hpp"
+#include "support/any_recorder.hpp"
 #include "support/child.hpp"
 #include "support/recorders.hpp"
 #include "support/sanitizers.hpp"
@@ -67,10 +68,17 @@ struct Plain {
       Paddle<PaddleFraming::sized>, Paddle<PaddleFraming::named>, Paddle<PaddleFraming::none, true>, Plain<NpzFormat>, \
       Plain<Hdf5Format>, Plain<KerasFormat>, Plain<MxnetFormat>, Plain<ZarrFormat>
 
+/// Defines a test case for each of EVERY_FORMAT; `format` is the format. The body is compiled once.
+#define EACH_FORMAT(text) EACH_FORMAT_(text, DOCTEST_ANONYMOUS(saved_opens_))
+#define EACH_FORMAT_(text, body)                                       \
+  static void body(const Format& format);                              \
+  TEST_CASE_TEMPLATE(text, Case, EVERY_FORMAT) { body(Case::make()); } \
+  static void body(const Format& format)
+
 /// Files in memory, saved by one format. Each can open the others, as in a folder.
-template <class Case>
 class Saved {
  public:
+  explicit Saved(const Format& format) : recorder_(AnyFormat(format)) {}
   template <class M>
   Result<Report> save(const M& module, const SaveOptions& options) {
     bundle_ = memory_bundle();
@@ -97,16 +105,15 @@ class Saved {
  private:
   std::string name() const { return "m" + std::string(recorder_.format().extension()); }
 
-  using F = decltype(Case::make());
-  Recorder<F> recorder_{Case::make()};
+  AnyRecorder recorder_;
   std::shared_ptr<Bundle> bundle_;
 };
 
 /// Saves, and loads into `again`, a module of the same structure with other content. Content that the format cannot
 /// hold is refused; if it is allowed, it has a row, and the file opens. Returns true if all of it was kept.
-template <class Case, class M>
-bool saves_and_opens(const M& module, M& again, SaveOptions options = quick()) {
-  Saved<Case> saved;
+template <class M>
+bool saves_and_opens(const Format& format, const M& module, M& again, SaveOptions options = quick()) {
+  Saved saved(format);
   const auto report = saved.save(module, options);
   if (report) {
     CHECK(report->count(Report::What::lost) == 0);
@@ -175,18 +182,18 @@ constexpr std::size_t many = sanitizers ? 2'000 : 100'000;
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("saved opens: tensors of one element", Case, EVERY_FORMAT) {
+EACH_FORMAT("saved opens: tensors of one element") {
   for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{100}, many}) {
     CAPTURE(n);
     const Tensors module = tensors(n, 1.F);
     Tensors again = tensors(n, -1.F);
-    const bool kept = saves_and_opens<Case>(module, again);
+    const bool kept = saves_and_opens(format, module, again);
     CHECK((kept || n == 0));
     CHECK((!kept || again.layers == module.layers));
   }
 }
 
-TEST_CASE_TEMPLATE("saved opens: a vocabulary", Case, EVERY_FORMAT) {
+EACH_FORMAT("saved opens: a vocabulary") {
   constexpr std::size_t n = sanitizers ? 1'000 : 40'000;
   Vocabulary module;
   Vocabulary again;
@@ -196,13 +203,13 @@ TEST_CASE_TEMPLATE("saved opens: a vocabulary", Case, EVERY_FORMAT) {
     again.words.emplace_back();
     again.ids[word(i)] = -1;
   }
-  if (saves_and_opens<Case>(module, again)) {
+  if (saves_and_opens(format, module, again)) {
     CHECK(again.ids == module.ids);
     CHECK(again.words == module.words);
   }
 }
 
-TEST_CASE_TEMPLATE("saved opens: a long text", Case, EVERY_FORMAT) {
+EACH_FORMAT("saved opens: a long text") {
   for (const bool random : {false, true}) {
     CAPTURE(random);
     Tokenizer module;
@@ -213,11 +220,11 @@ TEST_CASE_TEMPLATE("saved opens: a long text", Case, EVERY_FORMAT) {
       if (random) c = static_cast<char>('"' + (state >> 24) % 59);  // some of them are escaped
     }
     Tokenizer again;
-    if (saves_and_opens<Case>(module, again)) CHECK((again.text == module.text));
+    if (saves_and_opens(format, module, again)) CHECK((again.text == module.text));
   }
 }
 
-TEST_CASE_TEMPLATE("saved opens: many modules with versions and metadata", Case, EVERY_FORMAT) {
+EACH_FORMAT("saved opens: many modules with versions and metadata") {
   constexpr std::size_t n = sanitizers ? 1'000 : 30'000;
   Blocks module;
   Blocks again;
@@ -228,7 +235,7 @@ TEST_CASE_TEMPLATE("saved opens: many modules with versions and metadata", Case,
   SaveOptions options = quick();
   options.metadata["notes"] = std::string(std::size_t{1} << 20, 'n');
   for (std::size_t i = 0; i < 1'000; ++i) options.metadata[word(i)] = "";
-  if (saves_and_opens<Case>(module, again, options)) CHECK(again.blocks.back().heads == 8);
+  if (saves_and_opens(format, module, again, options)) CHECK(again.blocks.back().heads == 8);
 }
 
 namespace {
@@ -287,14 +294,14 @@ std::string taken_by(F f) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("saved opens: memory of many tensors", Case, EVERY_FORMAT) {
+EACH_FORMAT("saved opens: memory of many tensors") {
   if (sanitizers) return;
   const Tensors module = tensors(many, 1.F);
   const std::string saving = taken_by([&]() -> std::string {
-    Saved<Case> file;
+    Saved file(format);
     return file.save(module, quick()) ? "" : "not saved";
   });
-  Saved<Case> saved;
+  Saved saved(format);
   REQUIRE(saved.save(module, quick()));
   const std::uint64_t size = saved.size();
   LoadOptions options;
@@ -304,17 +311,17 @@ TEST_CASE_TEMPLATE("saved opens: memory of many tensors", Case, EVERY_FORMAT) {
     auto r = saved.recorder().load_into(again, saved.source(), options);
     return r ? "" : why(r);
   });
-  const std::string_view format = saved.recorder().format().name();
-  CAPTURE(format);
+  const std::string_view name = format.name();
+  CAPTURE(name);
   CAPTURE(saved.size() / many);
   REQUIRE(taken.find_first_not_of("0123456789") == std::string::npos);
   // The bound excludes the tensors' own memory, which exists already, and adds 1 MiB for the allocator.
-  CHECK(std::stoull(taken) <= bound_of(format, size) + (std::uint64_t{1} << 20));
+  CHECK(std::stoull(taken) <= bound_of(name, size) + (std::uint64_t{1} << 20));
   // A save takes 2 KiB for a node, its path and its index entry; twice the file, which is in memory; buffers.
   REQUIRE(saving.find_first_not_of("0123456789") == std::string::npos);
   CHECK(std::stoull(saving) <= 2 * size + many * 2048 + (std::uint64_t{16} << 20));
-  MESSAGE(format << ": " << std::stoull(saving) / many << " of memory to save; " << size / many << " bytes a tensor, "
-                 << std::stoull(taken) / many << " of memory");
+  MESSAGE(name << ": " << std::stoull(saving) / many << " of memory to save; " << size / many << " bytes a tensor, "
+               << std::stoull(taken) / many << " of memory");
 }
 
 }  // namespace saved_opens_test
