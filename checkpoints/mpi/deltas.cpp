@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/hex.hpp"
-#include "json/sealed.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/delta.hpp"

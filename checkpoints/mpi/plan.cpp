@@ -5,7 +5,6 @@
 
 #include "base/hash.hpp"
 #include "base/hex.hpp"
-#include "json/sealed.hpp"
 #include "packing.hpp"
 
 namespace stele::inline v0::mpi::detail {

@@ -9,7 +9,6 @@
 #include "base/hex.hpp"
 #include "base/parallel.hpp"
 #include "json/json.hpp"
-#include "json/sealed.hpp"
 #include "stele/delta.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/format.hpp"
@@ -147,10 +146,10 @@ Result<Snapshot> shard_of(const Snapshot& snapshot, const std::vector<const Loca
     place.end_array();
     place.end_object();
     sum.key(tensor.whole.name);
-    sum.string(hex(hashes[i].all));
+    sum.string(v0::detail::hex(hashes[i].all));
     if (hashes[i].pieces.empty()) continue;
     joined.clear();
-    for (const std::uint64_t hash : hashes[i].pieces) joined += hex(hash);
+    for (const std::uint64_t hash : hashes[i].pieces) joined += v0::detail::hex(hash);
     piece.key(tensor.whole.name);
     piece.string(joined);
   }
@@ -189,7 +188,7 @@ Result<WrittenFile> write_shard_delta(const Snapshot& base, const Snapshot& shar
   STELE_TRY(file->commit());
   WrittenFile written = hashing.file(full);
   const auto info = delta_info(delta);
-  written.header = (info ? from_hex(info->next) : std::nullopt).value_or(0);
+  written.header = (info ? v0::detail::from_hex(info->next) : std::nullopt).value_or(0);
   return written;
 }
 

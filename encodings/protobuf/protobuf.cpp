@@ -1,6 +1,7 @@
 // Reads and writes the fields of messages in memory.
 #include "protobuf.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/varint.hpp"
@@ -83,6 +84,7 @@ bool Reader::take(std::uint64_t size) noexcept {
 bool Reader::take_varint(std::uint64_t& out) noexcept {
   std::span<const std::byte> rest = bytes_.subspan(at_);
   if (!detail::take_varint(rest, out)) {
+    at_ += std::min(rest.size(), max_varint);
     return fail(rest.size() < max_varint ? "the protobuf message ends inside a varint"
                                          : "the protobuf varint exceeds 64 bits");
   }
