@@ -108,7 +108,7 @@ std::string percent_encoded(std::string_view text, bool is_path) {
   for (const char c : text) {
     const bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
                        c == '.' || c == '_' || c == '~' || (is_path && c == '/');
-    plain ? out += c : out += v0::detail::percent_encoded(c);
+    out += plain ? std::string(1, c) : v0::detail::percent_encoded(c);
   }
   return out;
 }
