@@ -81,9 +81,10 @@ function(stele_component name)
   endif()
 endfunction()
 
-# stele_hot(target file...): these files of the target keep the -O3 of release builds, the others are built with -O2.
+# stele_hot(target file...): these files of the target keep the -O3 of release builds, the others are built with -O2. Another
+# level in CMAKE_CXX_FLAGS_RELEASE is that of all files.
 function(stele_hot target)
-  if(MSVC)
+  if(NOT CMAKE_CXX_FLAGS_RELEASE MATCHES "-O3")
     return()
   endif()
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
