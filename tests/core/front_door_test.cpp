@@ -20,9 +20,7 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
-namespace front_door_test {
-
-namespace stele_test {
+namespace stele_test::front_door_test {
 namespace {
 
 struct Two {
@@ -291,6 +289,4 @@ TEST_CASE("front door: recorders whose files follow the path's extension") {
   CHECK(std::filesystem::is_directory(dir / "folder.nnef"));
 }
 
-}  // namespace stele_test
-
-}  // namespace front_door_test
+}  // namespace stele_test::front_door_test

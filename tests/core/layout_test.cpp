@@ -22,8 +22,6 @@
 
 #include "support/models.hpp"
 
-namespace layout_test {
-
 using namespace stele_test;
 using stele::DType;
 using stele::Errc;
@@ -257,5 +255,3 @@ TEST_CASE("layout: a format without names takes them from options, module or typ
 }
 
 }  // namespace stele_test
-
-}  // namespace layout_test

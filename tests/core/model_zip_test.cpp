@@ -12,9 +12,7 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
-namespace model_zip_test {
-
-namespace stele_test {
+namespace stele_test::model_zip_test {
 namespace {
 
 std::string file(const std::string& name) { return tests_folder() + "/core/data/zip/" + name; }
@@ -95,6 +93,4 @@ TEST_CASE("model zip: archives and arrays keep their formats") {
   }
 }
 
-}  // namespace stele_test
-
-}  // namespace model_zip_test
+}  // namespace stele_test::model_zip_test

@@ -12,8 +12,6 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
-namespace overlay_test {
-
 using namespace stele_test;
 using stele::Errc;
 using stele::LoadOptions;
@@ -198,5 +196,3 @@ STELE_TEST_EACH_RECORDER("overlay: what may be missing keeps the module's own") 
 }
 
 }  // namespace stele_test
-
-}  // namespace overlay_test

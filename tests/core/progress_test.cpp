@@ -11,8 +11,6 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
-namespace progress_test {
-
 using namespace stele_test;
 using stele::Errc;
 using stele::Progress;
@@ -145,5 +143,3 @@ TEST_CASE("suggestions: similar names, both ways") {
 }
 
 }  // namespace stele_test
-
-}  // namespace progress_test

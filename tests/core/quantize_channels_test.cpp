@@ -15,9 +15,7 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
-namespace quantize_channels_test {
-
-namespace stele_test {
+namespace stele_test::quantize_channels_test {
 
 using namespace quantized;
 
@@ -199,6 +197,4 @@ TEST_CASE("quantize: a transposed tensor's channels are along its new axis") {
   CHECK(*good(stele::transpose(wrong, "w")).leaf(0).annotations()->at("quantization").find("axis")->as_i64() == -1);
 }
 
-}  // namespace stele_test
-
-}  // namespace quantize_channels_test
+}  // namespace stele_test::quantize_channels_test

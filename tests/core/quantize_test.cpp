@@ -15,8 +15,6 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
-namespace quantize_test {
-
 using namespace stele_test;
 using namespace stele_test::quantized;
 using stele::Report;
@@ -409,5 +407,3 @@ TEST_CASE("quantize: files that are damaged") {
 }
 
 }  // namespace stele_test
-
-}  // namespace quantize_test

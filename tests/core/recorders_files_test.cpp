@@ -70,8 +70,9 @@ TEST_CASE("recorders: each file that is written beside the named one has a row, 
     std::function<Result<Report>(const std::string& path, const SaveOptions& options)> save;
     std::size_t files;
   };
-  const Snapshot three = good(snapshot_of(std::map<std::string, Tensor<float>>{
-      {"a", Tensor<float>({64})}, {"b", Tensor<float>({64})}, {"c", Tensor<float>({400})}}));
+  const std::map<std::string, Tensor<float>> tensors{
+      {"a", Tensor<float>({64})}, {"b", Tensor<float>({64})}, {"c", Tensor<float>({400})}};
+  const Snapshot three = good(snapshot_of(tensors));
   const auto with = [&](const auto& recorder) {
     return [&three, recorder](const std::string& path, const SaveOptions& options) {
       return recorder.save(three, path, options);

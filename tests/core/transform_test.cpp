@@ -17,8 +17,6 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
-namespace transform_test {
-
 using namespace stele_test;
 using stele::Errc;
 using stele::Snapshot;
@@ -422,5 +420,3 @@ TEST_CASE("pytorch: names and layouts by rules, there and back") {
 }
 
 }  // namespace stele_test
-
-}  // namespace transform_test

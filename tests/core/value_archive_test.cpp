@@ -5,8 +5,6 @@
 
 #include "core/value_types.hpp"
 
-namespace value_archive_test {
-
 namespace archive_test {
 
 class Device {
@@ -311,5 +309,3 @@ TEST_CASE("value archive: a size that differs from the number of entries") {
   lie.as_map()->back().second = number(1);
   CHECK(from_value(flat, lie) == "no further entries");
 }
-
-}  // namespace value_archive_test

@@ -9,8 +9,6 @@
 #include "support/sanitizers.hpp"
 #include "support/stele_file.hpp"
 
-namespace value_hostile_test {
-
 namespace archive_test {
 
 /// Runs `f` with `most` more bytes of address space than there are now.
@@ -267,5 +265,3 @@ STELE_TEST_EACH_RECORDER("hostile values: exceptions of cereal functions are err
     if (what == What::runtime) CHECK(save.message() == "no such device");
   }
 }
-
-}  // namespace value_hostile_test

@@ -28,11 +28,11 @@ TEST_CASE("tar: each rule broken once") {
   CHECK(open_code({pax(record("path", "a\0b"s)), a}) == Errc::malformed);
   CHECK(open_code({long_name("a\0b\0"s), a}) == Errc::malformed);
   CHECK(open_code({long_name("a\0\0"s), a}) == Errc::malformed);
-  const Error twice = open_error(archive({a, {"b", ""}, {"./a", "y"}}));
+  const Error twice = tar_error(archive({a, {"b", ""}, {"./a", "y"}}));
   CHECK(twice.code() == Errc::duplicate);
   CHECK(twice.path() == "a");
   CHECK(twice.offset() == 1024 + 512 + 512);
-  const Error folder = open_error(archive({{"a/b", "x"}, {"a.b", "y"}, {"a", "z"}}));
+  const Error folder = tar_error(archive({{"a/b", "x"}, {"a.b", "y"}, {"a", "z"}}));
   CHECK(folder.code() == Errc::malformed);
   CHECK(folder.path() == "a");
   std::string deep = "a";
@@ -43,7 +43,7 @@ TEST_CASE("tar: each rule broken once") {
   // Types.
   for (const char type : {'1', '2', '3', '4', '6', '8', 'S', 'D', 'M', 'N', 'V', 'X', 'A', 'z', '\xff'}) {
     CAPTURE(type);
-    const Error error = open_error(archive({a, Raw{"entry", "", type}}));
+    const Error error = tar_error(archive({a, Raw{"entry", "", type}}));
     CHECK(error.code() == Errc::unsupported);
     CHECK(error.path() == "entry");
     CHECK(error.offset() == 1024);

@@ -156,7 +156,7 @@ inline std::string gzipped(std::string_view text) {
 }
 
 /// Returns the error of opening, after checking that it is the same plain, not mapped and in gzip.
-inline Error open_error(const std::string& file) {
+inline Error tar_error(const std::string& file) {
   const std::string packed = gzipped(file);
   const SourcePtr sources[] = {borrow_bytes(bytes_of(file), "test.tar"), std::make_shared<Unmapped>(file),
                                std::make_shared<Unmapped>(packed)};
@@ -170,7 +170,7 @@ inline Error open_error(const std::string& file) {
   }
   return *first;
 }
-inline Errc open_code(const std::string& file) { return open_error(file).code(); }
+inline Errc open_code(const std::string& file) { return tar_error(file).code(); }
 inline Errc open_code(const std::vector<Raw>& entries) { return open_code(archive(entries)); }
 
 inline std::string golden(const std::string& name) { return read_text(tests_folder() + "/encodings/data/tar/" + name); }

@@ -34,20 +34,20 @@ TEST_CASE("zip: the raw builder makes good files") {
 
 TEST_CASE("zip: ends that are refused") {
   RawZip file = raw({RawMember("a"), RawMember("b")});
-  const auto is = [&](Errc code) { return open_error(file.make()) == code; };
+  const auto is = [&](Errc code) { return zip_error(file.make()) == code; };
   REQUIRE(is(Errc::none));
   SUBCASE("no end") {
     for (const std::string& text : {""s, "PK\5\6"s, "PK\5\6"s + std::string(17, '\0'), std::string(100000, 'x')}) {
-      CHECK(open_error(text) == Errc::malformed);
+      CHECK(zip_error(text) == Errc::malformed);
     }
   }
   SUBCASE("bytes behind the end") {
-    CHECK(open_error(file.make() + "x") == Errc::none);
-    CHECK(open_error(file.make() + std::string(65535, 'x')) == Errc::none);
-    CHECK(open_error(file.make() + std::string(70000, 'x')) == Errc::malformed);
+    CHECK(zip_error(file.make() + "x") == Errc::none);
+    CHECK(zip_error(file.make() + std::string(65535, 'x')) == Errc::none);
+    CHECK(zip_error(file.make() + std::string(70000, 'x')) == Errc::malformed);
     const std::string record = raw({}).make();
-    CHECK(open_error(file.make() + record + "x") == Errc::malformed);  // two records, neither at the end
-    CHECK(open_error(file.make() + record) == Errc::malformed);        // the record at the end has no directory there
+    CHECK(zip_error(file.make() + record + "x") == Errc::malformed);  // two records, neither at the end
+    CHECK(zip_error(file.make() + record) == Errc::malformed);        // the record at the end has no directory there
   }
   SUBCASE("a comment that is longer than it says") {
     file.comment = "text", file.comment_size = 3;
@@ -80,11 +80,11 @@ TEST_CASE("zip: ends that are refused") {
       for (const std::uint32_t value : {0U, 1U, 0x7fffffffU, 0xffffffffU}) {
         std::string bad = good;
         put_at(bad, at, value);
-        CHECK(open_error(bad) == Errc::malformed);
+        CHECK(zip_error(bad) == Errc::malformed);
       }
     }
   }
-  SUBCASE("bytes before the archive that move it") { CHECK(open_error("#!" + file.make()) == Errc::malformed); }
+  SUBCASE("bytes before the archive that move it") { CHECK(zip_error("#!" + file.make()) == Errc::malformed); }
   SUBCASE("disks") {
     file.disk = 1;
     CHECK(is(Errc::malformed));
@@ -130,12 +130,12 @@ TEST_CASE("zip: ends that are refused") {
                                    ~std::uint64_t{0}, std::uint64_t{good.size() - 99}}) {
       std::string bad = good;
       put_at(bad, good.size() - 22 - 12, at);
-      CHECK(open_error(bad) == Errc::malformed);
+      CHECK(zip_error(bad) == Errc::malformed);
     }
     std::string bad = good;
     put_at(bad, good.size() - 22 - 16, 1U);  // its disk
-    CHECK(open_error(bad) == Errc::malformed);
-    CHECK(open_error(good.substr(good.size() - 42)) == Errc::malformed);
+    CHECK(zip_error(bad) == Errc::malformed);
+    CHECK(zip_error(good.substr(good.size() - 42)) == Errc::malformed);
   }
   SUBCASE("memory") {
     const std::string good = file.make();
@@ -151,7 +151,7 @@ TEST_CASE("zip: ends that are refused") {
 }
 
 TEST_CASE("zip: entries that are refused") {
-  const auto error = [](auto f) { return open_error(changed(f).make()); };
+  const auto error = [](auto f) { return zip_error(changed(f).make()); };
   REQUIRE(error([](RawMember&) {}) == Errc::none);
   const auto named = [&](const std::string& name, const std::string& data = "abc") {
     return error([&](RawMember& e) { e = RawMember(name, data); });
@@ -175,8 +175,8 @@ TEST_CASE("zip: entries that are refused") {
   }
   SUBCASE("duplicates") {
     CHECK(named("b") == Errc::duplicate);
-    CHECK(open_error(raw({RawMember("a"), RawMember("b"), RawMember("c"), RawMember("a")}).make()) == Errc::duplicate);
-    CHECK(open_error(raw({RawMember("a/", ""), RawMember("a/", "")}).make()) == Errc::duplicate);
+    CHECK(zip_error(raw({RawMember("a"), RawMember("b"), RawMember("c"), RawMember("a")}).make()) == Errc::duplicate);
+    CHECK(zip_error(raw({RawMember("a/", ""), RawMember("a/", "")}).make()) == Errc::duplicate);
   }
   SUBCASE("encryption") {
     for (const int bit : {0, 5, 6, 13}) {
@@ -209,29 +209,29 @@ TEST_CASE("zip: entries that are refused") {
     for (const std::size_t length : {28U, 30U, 32U}) {
       std::string bad = good;
       put_at(bad, record + length, std::uint16_t{2});
-      CHECK(open_error(bad) == Errc::malformed);
+      CHECK(zip_error(bad) == Errc::malformed);
     }
   }
   SUBCASE("overlap") {
     CHECK(error([](RawMember& e) { e.size = 4, e.compressed = 4; }) == Errc::malformed);
     RawZip file = raw({RawMember("a"), RawMember("b"), RawMember("c")});
     file.entries[2].header = 0;
-    CHECK(open_error(file.make()) == Errc::malformed);
+    CHECK(zip_error(file.make()) == Errc::malformed);
     file.entries[2].header = 1;
-    CHECK(open_error(file.make()) == Errc::malformed);
+    CHECK(zip_error(file.make()) == Errc::malformed);
     // One in the data of another.
     RawZip inner = raw({RawMember("a", std::string(200, 'x')), RawMember("b")});
     inner.entries[1].header = 40;
-    CHECK(open_error(inner.make()) == Errc::malformed);
+    CHECK(zip_error(inner.make()) == Errc::malformed);
   }
   SUBCASE("into the directory") {
     RawZip file = raw({RawMember("a"), RawMember("b")});
     file.entries[1].size = 4, file.entries[1].compressed = 4;
-    CHECK(open_error(file.make()) == Errc::malformed);
+    CHECK(zip_error(file.make()) == Errc::malformed);
     file = raw({RawMember("a"), RawMember("b")});
     for (const std::uint32_t header : {60U, 68U, 100U, 0x7fffffffU, 0xfffffffeU}) {
       file.entries[1].header = header;
-      CHECK(open_error(file.make()) == Errc::malformed);
+      CHECK(zip_error(file.make()) == Errc::malformed);
     }
   }
   SUBCASE("sizes") {
@@ -248,10 +248,10 @@ TEST_CASE("zip: entries that are refused") {
 
 TEST_CASE("zip: extra fields") {
   const auto error = [](const std::string& extra, auto f) {
-    return open_error(changed([&](RawMember& e) {
-                        e.extra = extra;
-                        f(e);
-                      }).make());
+    return zip_error(changed([&](RawMember& e) {
+                       e.extra = extra;
+                       f(e);
+                     }).make());
   };
   const auto plain = [&](const std::string& extra) { return error(extra, [](RawMember&) {}); };
   constexpr std::uint64_t three = 3, none = 0, four = 4;
@@ -383,7 +383,7 @@ TEST_CASE("zip: every truncation and every flipped bit") {
   const auto good = read_all(*open_zip(file).value());
   for (std::size_t size = 0; size < file.size(); ++size) {
     const std::string part = file.substr(0, size);
-    CHECK(open_error(part) == Errc::malformed);
+    CHECK(zip_error(part) == Errc::malformed);
   }
   const auto directory = open_zip(file).value();
   std::vector<bool> data(file.size());

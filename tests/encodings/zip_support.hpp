@@ -30,7 +30,7 @@ inline stele::Result<DirectoryPtr> open_zip(std::string_view file) {
   return zip::Directory::open(stele::borrow_bytes(bytes_of(file), "test.zip"), enough);
 }
 
-inline stele::Errc open_error(std::string_view file) {
+inline stele::Errc zip_error(std::string_view file) {
   const auto directory = open_zip(file);
   if (!directory) CHECK(directory.error().file() == "test.zip");
   return directory ? stele::Errc::none : directory.error().code();

@@ -1,5 +1,4 @@
-// Builds ONNX messages by hand: protocol buffers (https://protobuf.dev/programming-guides/encoding/) as bytes in
-// strings.
+// Builds ONNX messages by hand.
 #pragma once
 
 #include <bit>
@@ -7,15 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "support/protobuf.hpp"
+
 namespace stele_test {
 
-inline std::string varint(std::uint64_t value) {
-  std::string out;
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  return out + static_cast<char>(value);
-}
-/// Returns a field that is a number.
-inline std::string number(unsigned field, std::uint64_t value) { return varint(field << 3) + varint(value); }
 /// Returns a field that is a string or a message.
 inline std::string bytes(unsigned field, const std::string& value) {
   return varint(field << 3 | 2) + varint(value.size()) + value;

@@ -6,15 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "support/protobuf.hpp"
 #include "support/stele_file.hpp"
 
 namespace stele_test {
 
-inline std::string varint(std::uint64_t number) {
-  std::string text;
-  for (; number >= 0x80; number >>= 7U) text += static_cast<char>(number | 0x80U);
-  return text + static_cast<char>(number);
-}
 /// Returns a protobuf field: a number, or a length-delimited field.
 inline std::string field(std::uint32_t number, std::uint64_t value) { return varint(number << 3U) + varint(value); }
 inline std::string field(std::uint32_t number, std::string_view bytes) {

@@ -14,21 +14,16 @@
 #include <vector>
 
 #include "base/crc32c.hpp"
+#include "support/protobuf.hpp"
 #include "support/recorders.hpp"
 
 namespace stele_test::tensor_bundle {
 
-inline std::string varint(std::uint64_t n) {
-  std::string text;
-  for (; n >= 0x80; n >>= 7) text += static_cast<char>(n | 0x80);
-  return text + static_cast<char>(n);
-}
 inline std::string u32(std::uint64_t n) {
   std::string text;
   for (int i = 0; i < 4; ++i) text += static_cast<char>(n >> 8 * i);
   return text;
 }
-inline std::string number(unsigned field, std::uint64_t n) { return varint(field << 3) + varint(n); }
 inline std::string message(unsigned field, const std::string& content) {
   return varint(field << 3 | 2) + varint(content.size()) + content;
 }

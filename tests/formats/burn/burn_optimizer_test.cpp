@@ -13,8 +13,6 @@
 #include "support/models.hpp"
 #include "support/temp_dir.hpp"
 
-namespace burn_optimizer_test {
-
 using namespace stele_test;
 using stele::BurnEncoding;
 using stele::BurnFormat;
@@ -390,5 +388,3 @@ TEST_CASE("burn optimizers: lists, and what is empty") {
 
 }  // namespace
 }  // namespace stele_test
-
-}  // namespace burn_optimizer_test

@@ -15,8 +15,6 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
-namespace burn_test {
-
 using namespace stele_test;
 using burn_net::Net;
 using stele::BurnEncoding;
@@ -172,5 +170,3 @@ TEST_CASE("burn: a real model in MessagePack is written again byte for byte") {
 
 }  // namespace
 }  // namespace stele_test
-
-}  // namespace burn_test

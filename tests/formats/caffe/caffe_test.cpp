@@ -13,6 +13,7 @@
 #include "fuzz/leaves.hpp"
 #include "snapshot/data.hpp"
 #include "support/models.hpp"
+#include "support/protobuf.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
@@ -26,16 +27,10 @@ using namespace std::string_literals;
 
 std::string golden(const std::string& name) { return read_text(test_data("caffe") + "/" + name + ".caffemodel"); }
 
-std::string varint(std::uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
-  return bytes + static_cast<char>(value);
-}
 /// Returns a field with bytes.
 std::string field(std::uint64_t number, const std::string& content) {
   return varint(number << 3 | 2) + varint(content.size()) + content;
 }
-std::string number(std::uint64_t field, std::uint64_t value) { return varint(field << 3) + varint(value); }
 
 /// Returns a file of one layer `a` with this blob.
 std::string file_of(const std::string& blob, const std::string& type = "Bias") {

@@ -12,9 +12,7 @@
 #include "nnef_support.hpp"
 #include "support/golden_text.hpp"
 
-namespace nnef_golden_test {
-
-namespace stele_test {
+namespace stele_test::nnef_golden_test {
 
 using namespace nnef;
 using stele::Errc;
@@ -29,7 +27,7 @@ struct Fact {
 
 std::vector<Fact> all_facts() {
   std::vector<Fact> list;
-  std::ifstream in(golden("expected.txt"));
+  std::ifstream in(nnef_golden("expected.txt"));
   for (std::string line; std::getline(in, line);) {
     if (line.empty() || line[0] == '#') continue;
     std::istringstream fields(line);
@@ -76,7 +74,7 @@ TEST_CASE("nnef: golden files") {
   for (const Fact& fact : facts) {
     CAPTURE(fact.file);
     CAPTURE(fact.label);
-    if (!opened.contains(fact.file)) opened.emplace(fact.file, good(NnefRecorder<>{}.open(golden(fact.file))));
+    if (!opened.contains(fact.file)) opened.emplace(fact.file, good(NnefRecorder<>{}.open(nnef_golden(fact.file))));
     const Snapshot& snapshot = opened.at(fact.file);
     ++counts[fact.file];
     const auto leaf =
@@ -92,7 +90,7 @@ TEST_CASE("nnef: golden files") {
     if (fact.meaning.empty() || fact.label.ends_with("channels")) continue;
     CAPTURE(fact.file);
     CAPTURE(fact.label);
-    const Snapshot snapshot = good(NnefRecorder<>{}.open(golden(fact.file), options));
+    const Snapshot snapshot = good(NnefRecorder<>{}.open(nnef_golden(fact.file), options));
     const auto leaf =
         fact.label.empty() ? std::optional(good(snapshot.checked_leaf(0))) : snapshot.find(path_of_label(fact.label));
     REQUIRE(leaf);
@@ -117,13 +115,13 @@ TEST_CASE("nnef: golden files are written again as they were") {
     if (!fact.label.empty()) continue;
     CAPTURE(fact.file);
     const std::string& file = fact.file;
-    const Snapshot opened = good(NnefRecorder<>().open(golden(file)));
+    const Snapshot opened = good(NnefRecorder<>().open(nnef_golden(file)));
     const bool older = file.starts_with("provisional/") || file.find("_0x1") != std::string::npos ||
                        file.find("signed_flag") != std::string::npos || file.find("provisional") != std::string::npos ||
                        file.find("limits_code_2") != std::string::npos || file.find("four_bytes") != std::string::npos;
     if (!older) {
       const auto bytes = good(saved(in(NnefContainer::tensor), opened));
-      std::string wanted = read_text(golden(file));
+      std::string wanted = read_text(nnef_golden(file));
       if (file == "by_hand/bool_8.dat") {  // all but 0 is true
         for (std::size_t i = 128; i < wanted.size(); ++i) wanted[i] = wanted[i] != 0;
       }
@@ -150,11 +148,9 @@ TEST_CASE("nnef: golden files are written again as they were") {
     options.dequantize = true;
     if (fact.meaning.empty()) continue;
     CHECK(good(content(good(NnefRecorder<>().open(stele::bundle_source(*bundle), options)).leaf(0))) ==
-          good(content(good(NnefRecorder<>().open(golden(file), options)).leaf(0))));
+          good(content(good(NnefRecorder<>().open(nnef_golden(file), options)).leaf(0))));
   }
   CHECK(same > 60);
 }
 
-}  // namespace stele_test
-
-}  // namespace nnef_golden_test
+}  // namespace stele_test::nnef_golden_test

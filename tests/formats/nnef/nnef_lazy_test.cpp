@@ -9,9 +9,7 @@
 
 #include "nnef_support.hpp"
 
-namespace nnef_lazy_test {
-
-namespace stele_test {
+namespace stele_test::nnef_lazy_test {
 
 using namespace nnef;
 using stele::SourcePtr;
@@ -148,7 +146,7 @@ TEST_CASE("nnef: parameters that point into a mapped folder or archive") {
   CHECK(image(good(NnefRecorder<>().load<Net>(dir / "m.nnef.tgz", reporting(options, report)))) == image(before));
   CHECK(report.count(Report::What::copied) == 5);
 
-  const SourcePtr tar = good(stele::map_file(golden("model.nnef.tar")));
+  const SourcePtr tar = good(stele::map_file(nnef_golden("model.nnef.tar")));
   const Snapshot opened = good(NnefRecorder<>().open(tar));
   for (std::size_t i = 0; i < opened.leaf_count(); ++i) {
     const stele::LeafView leaf = opened.leaf(i);
@@ -162,6 +160,4 @@ TEST_CASE("nnef: parameters that point into a mapped folder or archive") {
   }
 }
 
-}  // namespace stele_test
-
-}  // namespace nnef_lazy_test
+}  // namespace stele_test::nnef_lazy_test

@@ -8,9 +8,7 @@
 #include "nnef_support.hpp"
 #include "support/golden_text.hpp"
 
-namespace nnef_quantization_test {
-
-namespace stele_test {
+namespace stele_test::nnef_quantization_test {
 
 using namespace nnef;
 using stele::Errc;
@@ -199,7 +197,7 @@ TEST_CASE("nnef: what graph.quant says, and what it cannot") {
 }
 
 TEST_CASE("nnef: quantization that differs by channel is kept as text") {
-  const std::string folder = golden("model.nnef");
+  const std::string folder = nnef_golden("model.nnef");
   const Snapshot opened = good(NnefRecorder<>().open(folder));
   const auto leaf = opened.find("head.linear.weight_channels");
   REQUIRE(leaf);
@@ -290,13 +288,13 @@ TEST_CASE("nnef: widths that an annotation says") {
 
 TEST_CASE("nnef: items of a vendor are kept as they are") {
   for (const char* const file : {"by_hand/vendor.dat", "by_hand/vendor_blocks.dat"}) {
-    const Snapshot opened = good(NnefRecorder<>().open(golden(file)));
+    const Snapshot opened = good(NnefRecorder<>().open(nnef_golden(file)));
     const auto leaf = opened.leaf(0);
     CHECK(leaf.dtype() == DType::opaque);
     REQUIRE(leaf.annotations() != nullptr);
-    CHECK(*leaf.annotations()->at("nnef.vendor").as_i64() == word(read_text(golden(file)), 48) >> 16);
-    CHECK(*leaf.annotations()->at("nnef.type").as_i64() == (word(read_text(golden(file)), 48) & 0xffff));
-    CHECK(*leaf.annotations()->at("nnef.bits").as_i64() == word(read_text(golden(file)), 44));
+    CHECK(*leaf.annotations()->at("nnef.vendor").as_i64() == word(read_text(nnef_golden(file)), 48) >> 16);
+    CHECK(*leaf.annotations()->at("nnef.type").as_i64() == (word(read_text(nnef_golden(file)), 48) & 0xffff));
+    CHECK(*leaf.annotations()->at("nnef.bits").as_i64() == word(read_text(nnef_golden(file)), 44));
     const auto bundle = good(folder_of(NnefRecorder<>(), opened));
     const Snapshot again = good(NnefRecorder<>().open(stele::bundle_source(bundle)));
     CHECK(good(content(again.leaf(0))) == good(content(leaf)));
@@ -321,6 +319,4 @@ TEST_CASE("nnef: items of a vendor are kept as they are") {
   CHECK(vendor(1, 0, -1) == Errc::not_representable);
 }
 
-}  // namespace stele_test
-
-}  // namespace nnef_quantization_test
+}  // namespace stele_test::nnef_quantization_test

@@ -33,7 +33,7 @@ using stele::Report;
 using stele::Snapshot;
 using stele::Tensor;
 
-inline std::string golden(const std::string& name) { return test_data("nnef") + "/" + name; }
+inline std::string nnef_golden(const std::string& name) { return test_data("nnef") + "/" + name; }
 
 struct Net {
   std::vector<Linear> layers;

@@ -11,9 +11,7 @@
 #include "nnef_support.hpp"
 #include "support/golden_text.hpp"
 
-namespace nnef_test {
-
-namespace stele_test {
+namespace stele_test::nnef_test {
 
 using namespace nnef;
 using stele::Errc;
@@ -337,9 +335,10 @@ TEST_CASE("nnef: folders are replaced when all in them is known") {
   CHECK(save(6) == Errc::none);
   check(6);
 
-  fs::copy(golden("model.nnef"), dir / "theirs.nnef", fs::copy_options::recursive);
+  fs::copy(nnef_golden("model.nnef"), dir / "theirs.nnef", fs::copy_options::recursive);
   CHECK(code_of(recorder.save(net(), dir / "theirs.nnef", quick())) == Errc::exists);
-  CHECK(names_of(*stele::folder_bundle(dir / "theirs.nnef")) == names_of(*stele::folder_bundle(golden("model.nnef"))));
+  CHECK(names_of(*stele::folder_bundle(dir / "theirs.nnef")) ==
+        names_of(*stele::folder_bundle(nnef_golden("model.nnef"))));
 }
 
 TEST_CASE("nnef: a save into a folder of other data deletes nothing") {
@@ -472,6 +471,4 @@ TEST_CASE("nnef: a folder into a sink that has none") {
   CHECK(code_of(NnefFormat().write(snapshot, sink, {})) == Errc::unsupported);
 }
 
-}  // namespace stele_test
-
-}  // namespace nnef_test
+}  // namespace stele_test::nnef_test

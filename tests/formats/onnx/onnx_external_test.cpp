@@ -24,9 +24,7 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
-namespace onnx_external_test {
-
-namespace stele_test {
+namespace stele_test::onnx_external_test {
 namespace {
 
 using namespace std::string_literals;
@@ -545,6 +543,4 @@ TEST_CASE("onnx external: a save that fails or is killed") {
   }
 }
 
-}  // namespace stele_test
-
-}  // namespace onnx_external_test
+}  // namespace stele_test::onnx_external_test

@@ -18,9 +18,7 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
-namespace onnx_nodes_test {
-
-namespace stele_test {
+namespace stele_test::onnx_nodes_test {
 namespace {
 
 using namespace std::string_literals;
@@ -232,6 +230,4 @@ TEST_CASE("onnx nodes: hostile models") {
   CHECK(good(opened(number(1, 8) + bytes(7, node("y", "If", attribute("a", bytes(6, many)))))).leaf_count() == 20'000);
 }
 
-}  // namespace stele_test
-
-}  // namespace onnx_nodes_test
+}  // namespace stele_test::onnx_nodes_test

@@ -10,9 +10,7 @@
 #include "paddle_support.hpp"
 #include "support/golden_text.hpp"
 
-namespace paddle_golden_test {
-
-namespace stele_test {
+namespace stele_test::paddle_golden_test {
 
 using namespace paddle;
 using stele::Errc;
@@ -30,7 +28,7 @@ struct Fact {
 
 std::vector<Fact> facts(const std::string& name) {
   std::vector<Fact> list;
-  std::ifstream in(golden(name + ".txt"));
+  std::ifstream in(paddle_golden(name + ".txt"));
   for (std::string line; std::getline(in, line);) {
     std::istringstream words(line);
     Fact fact;
@@ -81,13 +79,14 @@ TEST_CASE("paddle: golden files with their programs") {
   for (const char* name : {"lenet", "lenet_old", "ernie_f32", "ernie_f16", "ernie_bf16", "ernie_i8", "adam", "adam_old",
                            "blocks", "buffers", "buffers_old", "readable", "dtypes_old", "names"}) {
     CAPTURE(name);
-    const std::string path = golden(name) + ".pdiparams";
+    const std::string path = paddle_golden(name) + ".pdiparams";
     const Snapshot snapshot = good(plain.open(path));
     check_facts(snapshot, facts(name), true);
     CHECK(file_of(plain, snapshot) == read_text(path));
     good(plain.verify(path));
     // The program, read alone.
-    const std::string beside = golden(name) + (std::filesystem::exists(golden(name) + ".json") ? ".json" : ".pdmodel");
+    const std::string beside =
+        paddle_golden(name) + (std::filesystem::exists(paddle_golden(name) + ".json") ? ".json" : ".pdmodel");
     const std::vector<PaddleVariable> program = good(stele::paddle_program(beside));
     CHECK(program.size() == snapshot.leaf_count());
     CHECK(file_of(by({.program = program}), snapshot) == read_text(path));
@@ -100,7 +99,7 @@ TEST_CASE("paddle: golden files with their programs") {
 TEST_CASE("paddle: golden files without a program") {
   for (const char* name : {"dtypes", "shapes", "lod", "one"}) {
     CAPTURE(name);
-    const std::string path = golden(name) + ".pdiparams";
+    const std::string path = paddle_golden(name) + ".pdiparams";
     const std::vector<Fact> wanted = facts(name);
     const Snapshot counted = good(counting.open(path));
     check_facts(counted, wanted, false);
@@ -117,12 +116,12 @@ TEST_CASE("paddle: golden files without a program") {
   }
   for (const char* name : {"single_bf16", "single_f32", "single_f8", "single_lod", "single_scalar"}) {
     CAPTURE(name);
-    const std::string path = golden(name) + ".pdtensor";
+    const std::string path = paddle_golden(name) + ".pdtensor";
     const Snapshot snapshot = good(counting.open(path));
     check_facts(snapshot, facts(name), false);
     CHECK(file_of(plain, snapshot) == read_text(path));
   }
-  CHECK(code_of(counting.open(golden("selected_rows.bin"))) == Errc::malformed);  // another kind of record
+  CHECK(code_of(counting.open(paddle_golden("selected_rows.bin"))) == Errc::malformed);  // another kind of record
 }
 
 TEST_CASE("paddle: golden folders") {
@@ -130,50 +129,48 @@ TEST_CASE("paddle: golden folders") {
     CAPTURE(name);
     const std::vector<Fact> wanted = facts(name);
     const PaddleRecorder<> folders = by({.folder = true});
-    const Snapshot snapshot = good(plain.open(golden(name)));
+    const Snapshot snapshot = good(plain.open(paddle_golden(name)));
     check_facts(snapshot, wanted, true);
-    check_facts(good(folders.open(golden(name))), wanted, true);
-    good(folders.verify(golden(name)));
+    check_facts(good(folders.open(paddle_golden(name))), wanted, true);
+    good(folders.verify(paddle_golden(name)));
     const auto bundle = stele::memory_bundle();
     good(folders.save(snapshot, *stele::bundle_sink(bundle)));
     const auto files = files_in(*bundle);
     CHECK(files.size() == wanted.size());
     for (const auto& file : files) {
       CAPTURE(file.first);
-      CHECK(file.second == read_text(golden(name) + "/" + file.first));
+      CHECK(file.second == read_text(paddle_golden(name) + "/" + file.first));
     }
     // Without the program, its files are what there is.
     check_facts(good(plain.open(stele::bundle_source(bundle))), wanted, true);
     // And what it says is not what another one says.
-    CHECK(PaddleFormat({.folder = true}).recognises_folder(*good(stele::open_folder(golden(name)))->bundle()));
+    CHECK(PaddleFormat({.folder = true}).recognises_folder(*good(stele::open_folder(paddle_golden(name)))->bundle()));
     CHECK(PaddleFormat({.folder = true}).recognises_folder(*bundle));
     CHECK(!PaddleFormat().recognises_folder(*bundle));
   }
-  const std::string path = golden("lenet_params/__params__");
+  const std::string path = paddle_golden("lenet_params/__params__");
   const Snapshot combined = good(plain.open(path));
   check_facts(combined, facts("lenet_params"), true);
   CHECK(file_of(plain, combined) == read_text(path));
-  CHECK(good(stele::paddle_program(golden("lenet_params/__model__"))).size() == combined.leaf_count());
+  CHECK(good(stele::paddle_program(paddle_golden("lenet_params/__model__"))).size() == combined.leaf_count());
 }
 
 TEST_CASE("paddle: programs as they are") {
-  const auto dtypes = good(stele::paddle_program(golden("dtypes_old.pdmodel")));
+  const auto dtypes = good(stele::paddle_program(paddle_golden("dtypes_old.pdmodel")));
   const auto e5m2 = std::find_if(dtypes.begin(), dtypes.end(), [](const auto& v) { return v.name == "f8_e5m2"; });
   REQUIRE(e5m2 != dtypes.end());
   CHECK(*e5m2 == PaddleVariable{"f8_e5m2", DType::f8_e5m2, {-1, 3}});
   // The attribute `persistable` may stand before or behind the name and the result.
-  const auto adam = good(stele::paddle_program(golden("adam.json")));
-  CHECK(adam == good(stele::paddle_program(golden("adam_old.pdmodel"))));
+  const auto adam = good(stele::paddle_program(paddle_golden("adam.json")));
+  CHECK(adam == good(stele::paddle_program(paddle_golden("adam_old.pdmodel"))));
   CHECK(adam[0] == PaddleVariable{"learning_rate_0", DType::f32, {}});
 }
 
 TEST_CASE("paddle: tensors by their number") {
-  const Snapshot s = good(counting.open(golden("shapes.pdiparams")));
+  const Snapshot s = good(counting.open(paddle_golden("shapes.pdiparams")));
   CHECK(good(s.checked_leaf(2)).path() == "2");
   CHECK(stele::to_string(good(s.checked_leaf(3)).shape()) == "[2, 0, 3]");
   CHECK(code_of(s.checked_leaf(s.leaf_count())) == Errc::not_found);
 }
 
-}  // namespace stele_test
-
-}  // namespace paddle_golden_test
+}  // namespace stele_test::paddle_golden_test

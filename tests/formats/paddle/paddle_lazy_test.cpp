@@ -12,9 +12,7 @@
 
 #include "paddle_support.hpp"
 
-namespace paddle_lazy_test {
-
-namespace stele_test {
+namespace stele_test::paddle_lazy_test {
 
 using namespace paddle;
 using stele::Snapshot;
@@ -128,6 +126,4 @@ TEST_CASE("paddle: views where the elements lie aligned") {
   CHECK(mapped.a.is_view());
 }
 
-}  // namespace stele_test
-
-}  // namespace paddle_lazy_test
+}  // namespace stele_test::paddle_lazy_test

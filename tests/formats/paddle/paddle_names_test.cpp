@@ -6,9 +6,7 @@
 
 #include "paddle_support.hpp"
 
-namespace paddle_names_test {
-
-namespace stele_test {
+namespace stele_test::paddle_names_test {
 
 using namespace paddle;
 using stele::Errc;
@@ -43,13 +41,13 @@ TEST_CASE("paddle: names from a type, a module in place, a layout") {
   CHECK(bad(plain.open(own(small_paddle_file()), named_as({"a", "a"}))).code() == Errc::duplicate);
 
   // A layout has precedence over a program beside the file; so has PaddleNames::layout, with the names of the type.
-  const Snapshot renamed = good(plain.open(golden("one.pdiparams"), named_as({"x"})));
+  const Snapshot renamed = good(plain.open(paddle_golden("one.pdiparams"), named_as({"x"})));
   CHECK(renamed.leaf(0).path() == "x");
-  CHECK(code_of(plain.load<Other>(golden("readable.pdiparams"))) == Errc::missing);
-  const Other read = good(by({.names = PaddleNames::layout}).load<Other>(golden("readable.pdiparams")));
+  CHECK(code_of(plain.load<Other>(paddle_golden("readable.pdiparams"))) == Errc::missing);
+  const Other read = good(by({.names = PaddleNames::layout}).load<Other>(paddle_golden("readable.pdiparams")));
   CHECK(read.other[1] == -0.5F);
   // Numbers are converted as ever.
-  CHECK(static_cast<float>(good(plain.load<Half>(golden("readable.pdiparams"))).w[1]) == -0.5F);
+  CHECK(static_cast<float>(good(plain.load<Half>(paddle_golden("readable.pdiparams"))).w[1]) == -0.5F);
 }
 
 TEST_CASE("paddle: another order than that of names") {
@@ -162,6 +160,4 @@ TEST_CASE("paddle: JSON beside the parameters that is no program") {
   CHECK(good(stele::load<Fixed>(dir / "model.pdiparams")).weight[2] == 5);
 }
 
-}  // namespace stele_test
-
-}  // namespace paddle_names_test
+}  // namespace stele_test::paddle_names_test

@@ -31,7 +31,7 @@ using stele::PaddleRecorder;
 using stele::PaddleVariable;
 using stele::Tensor;
 
-inline std::string golden(const std::string& name) { return test_data("paddle") + "/" + name; }
+inline std::string paddle_golden(const std::string& name) { return test_data("paddle") + "/" + name; }
 
 inline PaddleRecorder<> by(PaddleOptions options) { return PaddleRecorder<>(PaddleFormat(std::move(options))); }
 inline const PaddleRecorder<> plain;

@@ -9,9 +9,7 @@
 #include "paddle_support.hpp"
 #include "support/golden_text.hpp"
 
-namespace paddle_test {
-
-namespace stele_test {
+namespace stele_test::paddle_test {
 
 using namespace paddle;
 using stele::Errc;
@@ -292,6 +290,4 @@ TEST_CASE("paddle: a folder into a sink that has none") {
   CHECK(code_of(PaddleFormat({.folder = true}).write(snapshot, sink, {})) == Errc::unsupported);
 }
 
-}  // namespace stele_test
-
-}  // namespace paddle_test
+}  // namespace stele_test::paddle_test

@@ -15,9 +15,7 @@
 #include "snapshot/unreadable.hpp"
 #include "support/pytorch_file.hpp"
 
-namespace pytorch_dcp_hostile_test {
-
-namespace stele_test {
+namespace stele_test::pytorch_dcp_hostile_test {
 
 using namespace dcp;
 
@@ -34,7 +32,7 @@ Metadata two_chunks() {
 
 std::shared_ptr<Bundle> folder_of(const Metadata& metadata) {
   auto bundle = memory_bundle();
-  const std::string chunk = read_text(golden("tensor.pt"));
+  const std::string chunk = read_text(dcp_golden("tensor.pt"));
   put_file(*bundle, ".metadata", metadata.pickled());
   put_file(*bundle, "a.distcp", chunk + chunk);
   return bundle;
@@ -186,7 +184,7 @@ TEST_CASE("pytorch dcp: tensors serialized as safetensors are unsupported") {
 }
 
 TEST_CASE("pytorch dcp: damaged metadata never crash") {
-  const std::string text = read_text(golden("dcp4") + "/.metadata");
+  const std::string text = read_text(dcp_golden("dcp4") + "/.metadata");
   const auto folder = copied("dcp4");
   const auto try_all = [&](const std::string& metadata) {
     put_file(*folder, ".metadata", metadata);
@@ -211,7 +209,7 @@ TEST_CASE("pytorch dcp: damaged metadata never crash") {
 
 TEST_CASE("pytorch dcp: damaged slices never crash") {
   const auto folder = copied("dcp_mesh");
-  const std::string text = read_text(golden("dcp_mesh") + "/__1_0.distcp");
+  const std::string text = read_text(dcp_golden("dcp_mesh") + "/__1_0.distcp");
   std::mt19937 random(4);
   int failed = 0;
   for (int i = 0; i < 500; ++i) {
@@ -248,6 +246,4 @@ TEST_CASE("pytorch dcp: memory is bounded by the metadata") {
   CHECK(code_of(recorder.open(source_of(folder_of(metadata)), options)) == Errc::limit);
 }
 
-}  // namespace stele_test
-
-}  // namespace pytorch_dcp_hostile_test
+}  // namespace stele_test::pytorch_dcp_hostile_test

@@ -27,7 +27,7 @@ using Extents = std::vector<Extent>;
 
 inline const PytorchRecorder<> recorder;
 
-inline std::string golden(const std::string& name) { return test_data("pytorch") + "/" + name; }
+inline std::string dcp_golden(const std::string& name) { return test_data("pytorch") + "/" + name; }
 
 inline void put_file(Bundle& bundle, const std::string& name, std::string_view text) {
   const auto sink = good(bundle.create(name));
@@ -38,7 +38,7 @@ inline void put_file(Bundle& bundle, const std::string& name, std::string_view t
 /// Copies a golden folder to memory, without one of its files.
 inline std::shared_ptr<Bundle> copied(const std::string& folder, const std::string& without = "") {
   auto bundle = memory_bundle();
-  for (const auto& entry : std::filesystem::directory_iterator(golden(folder))) {
+  for (const auto& entry : std::filesystem::directory_iterator(dcp_golden(folder))) {
     const std::string name = entry.path().filename().string();
     if (name != without) put_file(*bundle, name, read_text(entry.path().string()));
   }
@@ -55,7 +55,7 @@ std::vector<T> numbers_of(const std::string& bytes) {
 }
 
 /// A chunk that PyTorch wrote: the file tensor.pt, f32 of [2, 3], with the numbers 0 to 5.
-inline std::uint64_t chunk_size() { return std::filesystem::file_size(golden("tensor.pt")); }
+inline std::uint64_t chunk_size() { return std::filesystem::file_size(dcp_golden("tensor.pt")); }
 inline std::string chunk_elements() {
   const float numbers[] = {0, 1, 2, 3, 4, 5};
   return {reinterpret_cast<const char*>(numbers), sizeof numbers};

@@ -14,9 +14,7 @@
 
 #include "pytorch_dcp_support.hpp"
 
-namespace pytorch_dcp_test {
-
-namespace stele_test {
+namespace stele_test::pytorch_dcp_test {
 
 using namespace dcp;
 
@@ -104,7 +102,7 @@ TEST_CASE("pytorch dcp: chunks of processes are whole tensors") {
       {"all.turned", {DType::f32, {6, 4}}},   {"all.complex", {DType::c64, {3}}},
       {"all.eight", {DType::f8_e4m3fn, {5}}}, {"all.options.weight", {DType::f32, {2}}},
   };
-  const Snapshot opened = good(recorder.open(golden("dcp_mesh")));
+  const Snapshot opened = good(recorder.open(dcp_golden("dcp_mesh")));
   check_tensors(opened, tensors);
   CHECK(opened.flat());
   CHECK(numbers_of<float>(good(content(*opened.find("all.complex")))) == std::vector<float>{0, 0, 1, 0, 2, 0});
@@ -115,16 +113,16 @@ TEST_CASE("pytorch dcp: chunks of processes are whole tensors") {
   CHECK(*value_at(opened, "all.list.1") == Value("two"));
   CHECK(*value_at(opened, "all.list.2.three") == Value(Value::List{Value(4.5), Value()}));
   // By content, without the recorder's name.
-  check_tensors(good(open(golden("dcp_mesh"))), tensors);
-  CHECK(good(format_of_content(*good(open_folder(golden("dcp_mesh")))))->name() == "pytorch");
-  CHECK(good(recorder.verify(golden("dcp_mesh"))).empty());
+  check_tensors(good(open(dcp_golden("dcp_mesh"))), tensors);
+  CHECK(good(format_of_content(*good(open_folder(dcp_golden("dcp_mesh")))))->name() == "pytorch");
+  CHECK(good(recorder.verify(dcp_golden("dcp_mesh"))).empty());
   // What it contains, in one file.
   const auto file = good(saved(BinaryRecorder<>(), opened));
   check_tensors(good(open(file.span())), tensors);
 }
 
 TEST_CASE("pytorch dcp: modules load from folders") {
-  const Four four = good(load<Four>(golden("dcp4")));
+  const Four four = good(load<Four>(dcp_golden("dcp4")));
   CHECK(four.epoch == 3);
   CHECK(four.model.rows.shape() == Shape{5, 3});
   CHECK(four.model.rows.data()[14] == 2);
@@ -132,12 +130,12 @@ TEST_CASE("pytorch dcp: modules load from folders") {
   CHECK(four.model.replicated == std::vector<float>{1, 2, 3});
   CHECK(four.model.plain.size() == 2);
   // A part of the names.
-  const auto part = good(PytorchRecorder<>(PytorchFormat({.part = "model"})).load<FourModel>(golden("dcp4")));
+  const auto part = good(PytorchRecorder<>(PytorchFormat({.part = "model"})).load<FourModel>(dcp_golden("dcp4")));
   CHECK(part.replicated == std::vector<float>{1, 2, 3});
 }
 
 TEST_CASE("pytorch dcp: lists and values of one process") {
-  const Snapshot one = good(open(golden("dcp1")));
+  const Snapshot one = good(open(dcp_golden("dcp1")));
   CHECK(one.leaf_count() == 6);
   CHECK(floats(one, "model.fc1.weight") == std::vector<float>{2, 3, 4, 5, 6, 7});
   CHECK(floats(one, "list.0") == std::vector<float>{1, 2});
@@ -149,7 +147,7 @@ TEST_CASE("pytorch dcp: lists and values of one process") {
 }
 
 TEST_CASE("pytorch dcp: an optimizer's state has the parameters' names") {
-  const Snapshot adam = good(open(golden("dcp_adam")));
+  const Snapshot adam = good(open(dcp_golden("dcp_adam")));
   for (int k = 0; k < 6; ++k) {
     CHECK(floats(adam, "model.0.weight")[static_cast<std::size_t>(k)] == doctest::Approx(k - 0.5));
   }
@@ -166,7 +164,7 @@ TEST_CASE("pytorch dcp: metadata of each process") {
                            {"plain", {DType::i64, {3}}},
                            {"own.0", {DType::i32, {2}}},
                            {"own.1", {DType::i32, {2}}}};
-  const Snapshot opened = good(open(golden("dcp_ranks")));
+  const Snapshot opened = good(open(dcp_golden("dcp_ranks")));
   check_tensors(opened, tensors);
   CHECK(*value_at(opened, "rank") == Value(std::int64_t{0}));
   // Without one of them, rows are missing.
@@ -179,7 +177,7 @@ TEST_CASE("pytorch dcp: metadata of each process") {
 
 TEST_CASE("pytorch dcp: files that are missing or short") {
   for (const std::string folder : {"dcp1", "dcp4", "dcp_mesh", "dcp_ranks"}) {
-    for (const auto& entry : std::filesystem::directory_iterator(golden(folder))) {
+    for (const auto& entry : std::filesystem::directory_iterator(dcp_golden(folder))) {
       const std::string name = entry.path().filename().string();
       if (!name.ends_with(".distcp")) continue;
       CAPTURE(name);
@@ -203,7 +201,7 @@ TEST_CASE("pytorch dcp: files that are missing or short") {
 
 TEST_CASE("pytorch dcp: chunks are checked") {
   const auto folder = copied("dcp4");
-  std::string file = read_text(golden("dcp4") + "/__0_0.distcp");
+  std::string file = read_text(dcp_golden("dcp4") + "/__0_0.distcp");
   // The first rows are 2, 3, 4 and 5, 6, 7.
   const std::string row{"\0\0\0\x40\0\0\x40\x40\0\0\x80\x40", 12};
   const std::size_t at = file.find(row);
@@ -225,7 +223,7 @@ TEST_CASE("pytorch dcp: chunks are checked") {
 TEST_SUITE_BEGIN("concurrency");
 
 TEST_CASE("pytorch dcp: threads open the chunks of a tensor once") {
-  const Snapshot opened = good(open(golden("dcp_mesh")));
+  const Snapshot opened = good(open(dcp_golden("dcp_mesh")));
   std::vector<std::string> found(4);
   std::vector<std::thread> threads;
   for (std::string& text : found) {
@@ -250,7 +248,7 @@ TEST_CASE("pytorch dcp: more files than stay open") {
   TensorItem item{"w", "float32", {2 * 100, 3}};
   for (std::uint64_t i = 0; i < 100; ++i) {
     const std::string name = "__" + std::to_string(i) + "_0.distcp";
-    write_text(dir / name, read_text(golden("tensor.pt")));
+    write_text(dir / name, read_text(dcp_golden("tensor.pt")));
     item.chunks.push_back({{2 * i, 0}, {2, 3}});
     metadata.places.push_back({"w", Extents{2 * i, 0}, name, 0, chunk_size()});
   }
@@ -265,6 +263,4 @@ TEST_CASE("pytorch dcp: more files than stay open") {
   CHECK(some == chunk_elements().substr(16));
 }
 
-}  // namespace stele_test
-
-}  // namespace pytorch_dcp_test
+}  // namespace stele_test::pytorch_dcp_test

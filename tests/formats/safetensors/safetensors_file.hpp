@@ -15,7 +15,7 @@ using namespace stele;
 
 inline const SafetensorsRecorder<> recorder;
 
-inline std::string golden(const std::string& name) {
+inline std::string safetensors_golden(const std::string& name) {
   return read_text(test_data("safetensors") + "/" + name + ".safetensors");
 }
 

@@ -114,7 +114,7 @@ TEST_CASE("safetensors: headers that are no JSON") {
     check_refused(deep, "", open == "[" ? Errc::malformed : Errc::limit);
   }
   // Each truncation, with the length as it then is and as it was.
-  const std::string whole = golden("metadata");
+  const std::string whole = safetensors_golden("metadata");
   for (std::size_t size = 8; size < whole.size(); ++size) {
     CAPTURE(size);
     std::string part = whole.substr(0, size);

@@ -59,7 +59,7 @@ struct Expected {
 
 void check_golden(const std::string& file, const std::vector<Expected>& expected) {
   CAPTURE(file);
-  const std::string bytes = golden(file);
+  const std::string bytes = safetensors_golden(file);
   const auto opened = recorder.open(bytes_of(bytes));
   REQUIRE_MESSAGE(opened, why(opened));
   REQUIRE(opened->leaf_count() == expected.size());
@@ -141,7 +141,7 @@ TEST_CASE("safetensors: files of the reference implementation") {
                            {"\u65e5\u672c\u8a9e", DType::i16, {3}},
                            {"\uff5e", DType::i16, {2}},
                            {"\U0001f600", DType::i16, {1}}});
-  const std::string noted = golden("metadata");
+  const std::string noted = safetensors_golden("metadata");
   CHECK(
       recorder.open(bytes_of(noted)).value().metadata() ==
       std::map<std::string, std::string>{{"note", "caf\u00e9 \u65e5\u672c\u8a9e \U0001f600 said \"yes\" \\ no / end"}});
@@ -169,7 +169,7 @@ struct Attention {
 }  // namespace
 
 TEST_CASE("safetensors: a module gives the reference's bytes") {
-  const std::string file = golden("plain");
+  const std::string file = safetensors_golden("plain");
   const auto module = recorder.load<Plain>(bytes_of(file));
   REQUIRE_MESSAGE(module, why(module));
   CHECK(module->layer.weight(3, 2) == 2.F);  // k = 11

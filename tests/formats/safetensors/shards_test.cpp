@@ -16,8 +16,6 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
-namespace shards_test {
-
 using namespace stele_test;
 using stele::Errc;
 using stele::ShardedSafetensorsFormat;
@@ -330,5 +328,3 @@ TEST_CASE("shards: metadata of a file that the index has otherwise") {
 }
 
 }  // namespace stele_test
-
-}  // namespace shards_test

@@ -17,8 +17,6 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
-namespace compression_test {
-
 using namespace stele_test;
 using stele::CompressedRecorder;
 using stele::Errc;
@@ -140,5 +138,3 @@ TEST_CASE("compression: the reader without a heap names what it cannot read") {
 }
 
 }  // namespace stele_test
-
-}  // namespace compression_test
