@@ -108,8 +108,8 @@ BURN ?=
 demo_preset = $(if $(ALL)$(BURN),release,demo)
 demo: export NINJA_STATUS = [%f of %t, %e s] 
 demo: deps-build
-	@printf '\nCompiling %s. Two idle cores take about %s minutes, once.\n\n' \
-	    $(if $(filter demo,$(demo_preset)),'the core, six formats and the command' 3,'all formats' 15)
+	@printf '\nCompiling the core, %s formats and the command. Two idle cores take about %s minutes, once.\n\n' \
+	    $(if $(filter demo,$(demo_preset)),six 3,all 11)
 	$(call build,$(demo_preset),digits resume stele_command $(if $(ALL),every_format import_model llama_to_gguf) $(if $(BURN),mnist))
 	@tools/demo.sh build/$(demo_preset) $(if $(ALL),--all)
 	$(if $(BURN),build/release/examples/mnist examples/data $(BURN))

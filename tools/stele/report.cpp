@@ -94,7 +94,7 @@ struct OnlyB {
 };
 
 /// The contents of the page.
-struct Content {
+struct PageContent {
   std::vector<Named> names;
   std::vector<LeafFacts> facts;
   std::vector<Change> changes;  // changes of each name, if there is a second file
@@ -119,7 +119,7 @@ bool any_damaged(const std::vector<LeafFacts>& all) {
 }
 
 /// Returns the number of tensors with flags. A tensor of several names counts once.
-std::size_t flagged(const Content& content) {
+std::size_t flagged(const PageContent& content) {
   std::set<std::uint32_t> leaves;
   for (std::size_t i = 0; i < content.names.size(); ++i) {
     const std::uint32_t leaf = content.names[i].leaf;
@@ -304,7 +304,7 @@ void write_bar(Page& page, const std::vector<Share>& all, std::uint64_t total) {
   page << "</ul>\n";
 }
 
-void write_summary(Page& page, const Model& a, const Content& content, bool two) {
+void write_summary(Page& page, const Model& a, const PageContent& content, bool two) {
   std::uint64_t elements = 0;
   for (std::size_t i = 0; i < a.snapshot.leaf_count(); ++i) elements += a.snapshot.leaf(i).size();
   page << "<div class=cards>\n";
@@ -345,7 +345,7 @@ void write_summary(Page& page, const Model& a, const Content& content, bool two)
   page << "</table></div>\n";
 }
 
-void write_differences(Page& page, const Model& a, const Content& content) {
+void write_differences(Page& page, const Model& a, const PageContent& content) {
   page << "<h2>Differences</h2>\n";
   std::vector<std::size_t> rows;
   for (std::size_t i = 0; i < content.changes.size(); ++i) {
@@ -391,7 +391,7 @@ void write_differences(Page& page, const Model& a, const Content& content) {
   page << "</tbody>\n</table></div>\n";
 }
 
-void write_row(Page& page, const Model& a, const Content& content, std::size_t i, bool histogram) {
+void write_row(Page& page, const Model& a, const PageContent& content, std::size_t i, bool histogram) {
   const Named& named = content.names[i];
   const LeafView leaf = a.snapshot.leaf(named.leaf);
   const LeafFacts& facts = content.facts[named.leaf];
@@ -433,7 +433,7 @@ void write_row(Page& page, const Model& a, const Content& content, std::size_t i
   page << "<td>" << state << "</td><td class=flag>" << html(flags) << "</td></tr>\n";
 }
 
-void write_tensors(Page& page, const Model& a, const Content& content, bool two) {
+void write_tensors(Page& page, const Model& a, const PageContent& content, bool two) {
   page << "<section id=map><h2>Bytes by module</h2>\n<div id=path></div><div id=treemap></div>";
   if (two) {
     page << "<ul class=legend id=scale><li><i class=same></i>equal, or within one rounding step of the narrower "
@@ -480,7 +480,7 @@ Result<int> report(const ReportPage& given, Terminal& terminal) {
     STELE_TRY_ASSIGN(b, open_model(options.b, {}, terminal.common().threads));
   }
   STELE_TRY(check_output(options.out));  // before the tensors are read
-  Content content;
+  PageContent content;
   STELE_TRY_ASSIGN(content.names, names_of(a.snapshot));
   STELE_TRY_ASSIGN(const Snapshot numbers, with_numbers(a.snapshot));
   STELE_TRY_ASSIGN(content.facts, facts_of(numbers, Histograms::yes, terminal));
