@@ -53,7 +53,7 @@ TEST_CASE("burn json: any part of a tensor, from anywhere") {
       std::string same(json.size() + 1, '\0');
       REQUIRE(gzip.next(std::as_writable_bytes(std::span(same))).value() == json.size());
       for (const SourcePtr& source : {borrow_bytes(bytes_of(json)), gzip.source()}) {
-        const auto tokens = burn::json_reader(source, enough).value();
+        const auto tokens = burn::json_reader(source, burn_json::enough).value();
         std::vector<Snapshot> leaves;
         for (Token t; tokens->next(t) && (t.kind != Token::Kind::end || leaves.size() != 2);) {
           if (t.kind == Token::Kind::bytes) leaves.push_back(leaf_of(*tokens, t));
@@ -122,7 +122,7 @@ TEST_CASE("burn json: a file that changes below its leaves") {
     REQUIRE(out.end());
   });
   const auto source = std::make_shared<Changing>(text);
-  const auto tokens = burn::json_reader(source, enough).value();
+  const auto tokens = burn::json_reader(source, burn_json::enough).value();
   Token t;
   while (t.kind != Token::Kind::bytes) REQUIRE(tokens->next(t));
   const Snapshot leaf = leaf_of(*tokens, t);
