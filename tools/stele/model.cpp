@@ -244,10 +244,10 @@ Result<Model> open_model(const std::string& path, const Opening& opening, unsign
 
 std::string shown_path(const std::string& path) { return detail::is_url(path) ? path.substr(0, path.find('?')) : path; }
 
-void watch_interrupts([[maybe_unused]] std::function<bool()> also) {
+void watch_interrupts([[maybe_unused]] const std::function<bool()>& also) {
 #ifdef STELE_COMMAND_REMOTE
   remote::Options options;
-  options.cancelled = [also = std::move(also)] { return interrupted() || (also && also()); };
+  options.cancelled = [also] { return interrupted() || (also && also()); };
   remote::set_defaults(std::move(options));
 #endif
 }

@@ -63,7 +63,7 @@ Result<Model> open_model(const std::string& path, const Opening& opening = {}, u
 /// Returns a path for people: the query of a URL may have a signature.
 std::string shown_path(const std::string& path);
 /// Ends requests of URLs when the user interrupts the command, or `also` returns true.
-void watch_interrupts(std::function<bool()> also = {});
+void watch_interrupts(const std::function<bool()>& also = {});
 /// Forgets them, for another command in this process.
 void forget_models();
 /// Remembers the files of a model that is opened otherwise.
