@@ -1,4 +1,4 @@
-// What fuzz targets that open files of one format share. A target defines fuzz().
+// The parts that fuzz targets of one format share. A target defines fuzz().
 #pragma once
 
 #include <cstddef>
