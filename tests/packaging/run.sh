@@ -77,11 +77,6 @@ with_cmake find_package "${package[@]}" -D EACH=ON
 for program in "$work"/find_package/use_*; do
   if [ -x "$program" ] && [ -f "$program" ]; then run "$program" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "failed: $program"; }; fi
 done
-# No header is left out, but those for other libraries' types.
-(cd "$work/prefix/include" && find stele -name '*.hpp' -not -path 'stele/detail/*') |
-  grep -vE '^stele/(cereal|detail/value_archive|eigen|mdspan|mpi|torch|xtensor)[.]hpp$' | while read -r header; do
-  grep -qF "#include <$header>" "$consumer"/*.cpp "$consumer"/*.hpp || fail "no program of packaging/consumer uses $header"
-done
 refused find_package-unknown "stele_FOUND to FALSE" "${package[@]}" -D COMPONENTS=unknown
 refused find_package-misspelt "did you mean safetensors_file or safetensors?" "${package[@]}" -D COMPONENTS=safetensor
 # A component asks for the packages of what it needs only: transforms for RE2, which the others do not need, and so on.

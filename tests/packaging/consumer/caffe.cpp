@@ -1,6 +1,8 @@
 // One recorder alone: Caffe's files, which it only reads.
+#include <stele/read_only.hpp>
 #include <stele/recorders/read_only.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdlib>
 #include <span>
@@ -16,6 +18,8 @@ constexpr std::string_view network(
     "a\x12\x04"
     "Bias\x3a\x0b\x2a\x04\x00\x00\x80\x3f\x3a\x03\x0a\x01\x01",
     25);
+
+static_assert(std::derived_from<stele::CaffeFormat, stele::ReadOnlyFormat>);
 
 }  // namespace
 

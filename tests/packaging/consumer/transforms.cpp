@@ -16,6 +16,7 @@ int main() {
   const stele::Snapshot torch = stele::pytorch::restore(snapshot, rules).value();
   check(stele::load<Model>(stele::pytorch::adapt<Model>(torch, rules).value()).value(), "pytorch.hpp");
   check(stele::load<Model>(stele::keras::to_pytorch(snapshot, {}).value()).value(), "keras.hpp");
-  check(stele::load<Model>(stele::merge_lora(snapshot, stele::Snapshot(), {}).value()).value(), "lora.hpp");
+  const stele::Value config = stele::Value::Map{{"lora_alpha", 1.0}};
+  check(stele::load<Model>(stele::merge_lora(snapshot, stele::Snapshot(), config).value()).value(), "lora.hpp");
   return 0;
 }

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Every public header is used by a program of consumer/, but for those that need other libraries' types.
+set -euo pipefail
+cd "$(dirname "$0")/../../include"
+status=0
+while read -r header; do
+  if ! grep -qF "#include <$header>" ../tests/packaging/consumer/*.[ch]pp; then
+    printf 'packaging: no program of tests/packaging/consumer uses %s\n' "$header" >&2
+    status=1
+  fi
+done < <(find stele -name '*.hpp' -not -path 'stele/detail/*' | sort | grep -vE '^stele/(cereal|eigen|mdspan|mpi|torch|xtensor)[.]hpp$')
+exit $status
