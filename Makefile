@@ -344,17 +344,19 @@ interop: deps build/interop/installed
 	$(call build,dev)
 	STELE_BUILD=build/dev PYTHON=build/interop/bin/python tests/interop/run.sh
 
-# `make interop-NAME` runs prepare_NAME, builds build_NAME with preset_NAME, and runs run_NAME. Defaults:
-# interop_NAME is built with the preset dev, and tests/formats/NAME/interop/NAME.sh runs with a PYTHON that has the packages
-# of the requirements.txt there.
+# `make interop-NAME` runs prepare_NAME, builds build_NAME with preset_NAME, and runs run_NAME. Defaults, with a PYTHON that
+# has the packages of tests/formats/NAME/interop/requirements.txt: NAME.sh there, with the program interop_NAME of the preset
+# dev; or, if it does not exist, NAME_files.py, which checks the command against the other program.
 interop-%: deps
 	$(prepare_$*)
-	$(call build,$(or $(preset_$*),dev),$(or $(build_$*),interop_$*))
-	$(or $(run_$*),PYTHON=$(python) tests/formats/$*/interop/$*.sh build/dev)
+	$(call build,$(or $(preset_$*),dev),$(or $(build_$*),$(if $(wildcard $(script)),interop_$*,stele_command)))
+	$(or $(run_$*),$(if $(wildcard $(script)),PYTHON=$(python) $(script) build/dev,$(files)))
+script = tests/formats/$*/interop/$*.sh
+files = $(python) tests/formats/$*/interop/$*_files.py check build/dev/tools/stele/stele
 python = build/interop-$*/bin/python
 own = tests/formats/%/interop/requirements.txt
 $(patsubst $(own),interop-%,$(wildcard $(subst %,*,$(own)))): interop-%: deps build/interop-%/installed
-breadth = caffe coreml darknet executorch flax keras mxnet ncnn openvino orbax pickle tflite whisper zarr
+breadth = $(filter-out gguf paddle pytorch tensorflow,$(patsubst $(own),%,$(wildcard $(subst %,*,$(own)))))
 interop-breadth: $(addprefix interop-,$(breadth)) ;
 
 # The Rust compiler is not a package of the system: https://rustup.rs.
@@ -365,37 +367,8 @@ prepare_dl4j = tools/deps.sh dl4j
 build_dl4j = interop_samediff interop_operators
 run_dl4j = tests/formats/samediff/interop/dl4j.sh build/dev
 
-build_tflite = stele_command
-run_tflite = $(python) tests/formats/tflite/interop/tflite_files.py check build/dev/tools/stele/stele
-build_pickle = stele_command
-run_pickle = $(python) tests/formats/pickle/interop/pickle_files.py check build/dev/tools/stele/stele
-build_caffe = stele_command
-run_caffe = $(python) tests/formats/caffe/interop/caffe_files.py check build/dev/tools/stele/stele
-
-build_executorch = stele_command
-run_executorch = $(python) tests/formats/executorch/interop/executorch_files.py check build/dev/tools/stele/stele
-build_darknet = stele_command
-run_darknet = $(python) tests/formats/darknet/interop/darknet_files.py check build/dev/tools/stele/stele
-
-build_flax = stele_command
-run_flax = $(python) tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele
-
-build_ncnn = stele_command
-run_ncnn = $(python) tests/formats/ncnn/interop/ncnn_files.py check build/dev/tools/stele/stele
-build_orbax = stele_command
-run_orbax = $(python) tests/formats/orbax/interop/orbax_files.py check build/dev/tools/stele/stele
-build_zarr = stele_command
-run_zarr = $(python) tests/formats/zarr/interop/zarr_files.py check build/dev/tools/stele/stele
-build_coreml = stele_command
-run_coreml = $(python) tests/formats/coreml/interop/coreml_files.py check build/dev/tools/stele/stele
-build_mxnet = stele_command
-run_mxnet = $(python) tests/formats/mxnet/interop/mxnet_files.py check build/dev/tools/stele/stele
-
-build_whisper = stele_command
-run_whisper = $(python) tests/formats/whisper/interop/whisper_files.py check build/dev/tools/stele/stele
 build_openvino = stele_command interop_openvino
-run_openvino = $(python) tests/formats/openvino/interop/openvino_files.py check build/dev/tools/stele/stele \
-    build/dev/tests/interop_openvino
+run_openvino = $(files) build/dev/tests/interop_openvino
 # llama-cpp-python is built from its sources: 12 minutes on two cores.
 build/interop-gguf/installed: export CMAKE_ARGS = -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF \
     -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF
@@ -405,8 +378,7 @@ run_gguf = $(python) tests/formats/gguf/interop/gguf_both_ways.py build/release 
 
 prepare_keras = tools/deps.sh torch
 build_keras = stele_command interop_keras
-run_keras = $(python) tests/formats/keras/interop/keras_files.py check build/dev/tools/stele/stele \
-    && $(python) tests/formats/keras/interop/keras_files.py torch build/dev/tests/interop_keras /usr/bin/python3
+run_keras = $(files) && $(python) tests/formats/keras/interop/keras_files.py torch build/dev/tests/interop_keras /usr/bin/python3
 
 TENSORFLOW ?=
 prepare_ir = tools/deps.sh dl4j

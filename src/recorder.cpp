@@ -41,6 +41,7 @@ namespace stele::inline v0 {
 Format::~Format() = default;
 bool Format::is_folder() const noexcept { return false; }
 bool Format::makes_folder(std::string_view /*path*/) const noexcept { return is_folder(); }
+Result<bool> Format::recognises_file(const Source& /*source*/) const { return false; }
 bool Format::recognises_folder(const Bundle& /*folder*/) const { return false; }
 Status Format::may_replace(const Bundle& /*folder*/) const {
   return Error(Errc::exists, "the target folder is not empty, and the format does not recognise its own folders")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the tables of formats in README.md and docs/ from recorders/*/format.cpp, as `stele formats --json` lists them.
+"""Make the tables and the list of formats in README.md and docs/ from recorders/*/format.cpp, as `stele formats --json` lists them.
 
     format_tables.py STELE           writes the tables
     format_tables.py STELE --check   fails if a page is not up to date
@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +30,14 @@ def joined(rows):
     return [row for row in rows if row[-1] != SMALL] + [[*cells, SMALL]]
 
 
+def links(families):
+    """Return the list of docs/index.md: the pages of other programs' formats."""
+    own = {"stele", "json", "archive"}
+    listed = [f"[{family['title']}](formats/{family['folder']}.md)" for family in families if family["folder"] not in own]
+    listed.sort(key=str.lower)
+    return "".join(f"  {line}\n" for line in textwrap.wrap(" · ".join(listed), 118, break_long_words=False, break_on_hyphens=False))
+
+
 def main() -> int:
     listed = subprocess.run([sys.argv[1], "formats", "--json"], check=True, capture_output=True).stdout
     families = json.loads(listed)["families"]
@@ -42,7 +51,7 @@ def main() -> int:
             yield {"format": f"[{family['title']}]({docs}formats/{family['folder']}.md)", "class": classes, "header": header,
                    "target": f"`stele::recorder_{family['folder']}`", "files": family["files"], "holds": holds}
 
-    pages = {"README.md": ("docs/", ("format", "class", "files", "holds")),
+    pages = {"docs/index.md": ("", ()), "README.md": ("docs/", ("format", "class", "files", "holds")),
              "docs/comparisons.md": ("", ("format", "class", "header", "files", "holds")),
              "docs/guide/install.md": ("../", ("target", "class", "header"))}
     status = 0
@@ -50,7 +59,7 @@ def main() -> int:
         page = ROOT / name
         before = page.read_text(encoding="utf-8")
         cells = [[row[column] for column in columns] for row in rows(docs)]
-        made = table(columns, joined(cells) if name == "README.md" else cells)
+        made = table(columns, joined(cells) if name == "README.md" else cells) if columns else links(families)
         after, count = re.subn(r"(<!-- formats: tools/format_tables.py -->\n).*?(?=<!-- end -->)", lambda m: m[1] + made, before, flags=re.S)
         if count != 1:
             sys.exit(f"{name} has no place for the table")

@@ -332,6 +332,14 @@ Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::ui
   });
 }
 
+Result<std::shared_ptr<const Directory>> directory_of(const Source& source) {
+  std::byte head[4] = {};
+  if (source.is_folder() || source.size() <= local_size) return std::shared_ptr<const Directory>();
+  STELE_TRY(source.read_at(0, head));
+  if (u32(head) != local_magic) return std::shared_ptr<const Directory>();
+  return Directory::open(SourcePtr(SourcePtr(), &source), add_scaled(index_base, source.size(), index_rate::file));
+}
+
 const Entry* Directory::find(std::string_view name) const noexcept {
   const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), name,
                                    [&](std::uint32_t i, std::string_view n) { return entries_[i].name < n; });

@@ -95,8 +95,12 @@ class STELE_EXPORT Format {
   virtual const Capabilities& capabilities() const noexcept = 0;
   /// Returns false if the library only reads this format; every save is then an error (unsupported).
   virtual bool writes() const noexcept { return true; }
-  /// Returns true if a file of `size` bytes that starts with `head` (at most 1024 bytes) has this format.
+  /// Returns true if a file of `size` bytes that starts with `head` (at most 1024 bytes) has this format. An empty file
+  /// has it only if its name ends with an extension of the format, too.
   virtual bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept = 0;
+  /// Returns true if a file has this format whose first bytes no format recognises, by what else is in it, such as the
+  /// directory of a zip file. Errors: those of the machine; malformed for a damaged file that seems to have this format.
+  virtual Result<bool> recognises_file(const Source& source) const;
   /// Returns true if files of this format are folders: write() then gets a sink, and open() a source, that has a
   /// bundle() and no bytes.
   virtual bool is_folder() const noexcept;
@@ -131,6 +135,7 @@ struct FormatFamily {
   struct Member {
     const Format* format = nullptr;
     std::array<std::string_view, 3> extensions{};  // a save to a path with this ending uses the format; "": none
+    std::string_view weights{};  // extension of a second file with only weights, whose name begins like the model's
   };
   std::string_view title;      // "Paddle"
   std::string_view folder;     // in recorders/; the component is recorder_FOLDER, the page docs/formats/FOLDER.md

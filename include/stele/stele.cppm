@@ -107,8 +107,9 @@ using v0::BlockPrecision, v0::BlockRule, v0::BrainPrecision, v0::ConvertOutcome,
 // stele/recorders/
 using v0::apply_in_place, v0::archive_tags, v0::burn_header, v0::burn_optimizer, v0::burn_optimizer_record,
     v0::burnpack_optimizer_record, v0::find_format, v0::format_families, v0::format_of_content, v0::format_of_path,
-    v0::formats, v0::open_archive, v0::open_with_deltas, v0::open_samediff, v0::paddle_program, v0::quantize_gguf,
-    v0::remove_archive_tag, v0::save, v0::settings_of_pytorch_alone, v0::write_to, v0::written_size;
+    v0::formats, v0::load_plugin, v0::open_archive, v0::open_with_deltas, v0::open_samediff, v0::paddle_program,
+    v0::quantize_gguf, v0::register_formats, v0::remove_archive_tag, v0::save, v0::settings_of_pytorch_alone,
+    v0::write_to, v0::written_size;
 using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorder, v0::BinaryRecorder,
     v0::BurnDoublePrecision, v0::BurnEncoding, v0::BurnEra, v0::BurnFormat, v0::BurnFullPrecision,
     v0::BurnHalfPrecision, v0::BurnHeader, v0::BurnOptimizer, v0::BurnOptimizerRecord, v0::BurnOptions, v0::BurnRanked,
@@ -117,17 +118,17 @@ using v0::ArchiveEdit, v0::ArchiveFormat, v0::ArchiveOptions, v0::ArchiveRecorde
     v0::CoremlRecorder, v0::DarknetFormat, v0::DarknetOptions, v0::DarknetRecorder, v0::FlaxFormat, v0::FlaxOptions,
     v0::FlaxRecorder, v0::GgufFormat, v0::GgufPrecision, v0::GgufRecorder, v0::Hdf5Format, v0::Hdf5Recorder,
     v0::HubFormat, v0::HubRecorder, v0::JsonEncoding, v0::JsonFormat, v0::JsonOptions, v0::JsonRecorder,
-    v0::KerasFormat, v0::KerasRecorder, v0::MxnetFormat, v0::MxnetNames, v0::MxnetOptions, v0::MxnetRecorder,
-    v0::NcnnFormat, v0::NcnnRecorder, v0::NnefContainer, v0::NnefFormat, v0::NnefOptions, v0::NnefRecorder,
-    v0::NpyFormat, v0::NpyOptions, v0::NpyRecorder, v0::NpzFormat, v0::NpzRecorder, v0::OnnxFormat, v0::OnnxOptions,
-    v0::OnnxRecorder, v0::OpenvinoFormat, v0::OpenvinoOptions, v0::OpenvinoRecorder, v0::OrbaxFormat, v0::OrbaxRecorder,
-    v0::PaddleFormat, v0::PaddleFraming, v0::PaddleNames, v0::PaddleOptions, v0::PaddleOrder, v0::PaddleRecorder,
-    v0::PaddleVariable, v0::PickleFormat, v0::PickleRecorder, v0::PtdFormat, v0::PtdRecorder, v0::PteFormat,
-    v0::PteRecorder, v0::PytorchFormat, v0::PytorchOptions, v0::PytorchRecorder, v0::SafetensorsFormat,
-    v0::SafetensorsRecorder, v0::SameDiffContainer, v0::SameDiffFormat, v0::SameDiffOptions, v0::SameDiffRecorder,
-    v0::ShardedSafetensorsFormat, v0::ShardedSafetensorsRecorder, v0::SteleFormat, v0::TensorBundleFormat,
-    v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder, v0::TfliteFormat, v0::TfliteRecorder,
-    v0::WhisperFormat, v0::WhisperRecorder, v0::ZarrFormat, v0::ZarrOptions, v0::ZarrRecorder;
+    v0::KerasFormat, v0::KerasRecorder, v0::Llama2cFormat, v0::Llama2cRecorder, v0::MxnetFormat, v0::MxnetNames,
+    v0::MxnetOptions, v0::MxnetRecorder, v0::NcnnFormat, v0::NcnnRecorder, v0::NnefContainer, v0::NnefFormat,
+    v0::NnefOptions, v0::NnefRecorder, v0::NpyFormat, v0::NpyOptions, v0::NpyRecorder, v0::NpzFormat, v0::NpzRecorder,
+    v0::OnnxFormat, v0::OnnxOptions, v0::OnnxRecorder, v0::OpenvinoFormat, v0::OpenvinoOptions, v0::OpenvinoRecorder,
+    v0::OrbaxFormat, v0::OrbaxRecorder, v0::PaddleFormat, v0::PaddleFraming, v0::PaddleNames, v0::PaddleOptions,
+    v0::PaddleOrder, v0::PaddleRecorder, v0::PaddleVariable, v0::PickleFormat, v0::PickleRecorder, v0::PtdFormat,
+    v0::PtdRecorder, v0::PteFormat, v0::PteRecorder, v0::PytorchFormat, v0::PytorchOptions, v0::PytorchRecorder,
+    v0::SafetensorsFormat, v0::SafetensorsRecorder, v0::SameDiffContainer, v0::SameDiffFormat, v0::SameDiffOptions,
+    v0::SameDiffRecorder, v0::ShardedSafetensorsFormat, v0::ShardedSafetensorsRecorder, v0::SteleFormat,
+    v0::TensorBundleFormat, v0::TensorBundleNames, v0::TensorBundleOptions, v0::TensorBundleRecorder, v0::TfliteFormat,
+    v0::TfliteRecorder, v0::WhisperFormat, v0::WhisperRecorder, v0::ZarrFormat, v0::ZarrOptions, v0::ZarrRecorder;
 
 namespace parts {
 using parts::Awq, parts::Fp8Blocks, parts::Gptq, parts::Mxfp4, parts::Nvfp4, parts::PackedIntegers;

@@ -240,10 +240,13 @@ Status File::check_tags(const LoadOptions& options, Meter& meter) {
 
 bool ArchiveFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
   const auto first = detail::zip::first_name(head);
-  // Archives store entries in folders, except tags.txt. DL4J's SDZ files contain `model`, or shards of it.
   if (!first || detail::is_pytorch_zip_entry(first->name) || detail::is_numpy_zip_entry(first->name)) return false;
-  return first->name == "tags.txt" || first->name.find('/') != first->name.npos ||
-         (!first->complete && !first->name.starts_with("model.shard"));
+  return detail::is_archive_zip_entry(first->name);
+}
+
+Result<bool> ArchiveFormat::recognises_file(const Source& source) const {
+  STELE_TRY_ASSIGN(const auto directory, detail::zip::directory_of(source));
+  return directory != nullptr && directory->find("tags.txt") != nullptr;
 }
 
 namespace {

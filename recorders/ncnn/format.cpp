@@ -12,7 +12,7 @@ namespace detail {
 
 FormatFamily ncnn_formats() {
   static const NcnnFormat format;
-  static const FormatFamily::Member members[] = {{&format, {".param"}}};
+  static const FormatFamily::Member members[] = {{&format, {".param"}, ".bin"}};
   return {.title = "ncnn",
           .folder = "ncnn",
           .recorders = "NcnnRecorder",

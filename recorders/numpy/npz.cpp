@@ -278,6 +278,14 @@ bool NpzFormat::recognises(std::span<const std::byte> head, std::uint64_t size) 
   return first && first->complete && detail::is_numpy_zip_entry(first->name);
 }
 
+Result<bool> NpzFormat::recognises_file(const Source& source) const {
+  STELE_TRY_ASSIGN(const auto directory, detail::zip::directory_of(source));
+  if (directory == nullptr || directory->find("tags.txt") != nullptr) return false;  // an archive may have any entries
+  const auto entries = directory->entries();
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const detail::zip::Entry& entry) { return detail::is_numpy_zip_entry(entry.name); });
+}
+
 Result<Snapshot> NpzFormat::open(SourcePtr source, const OpenContext& context) const {
   return detail::guarded(source->name(), [&]() -> Result<Snapshot> {
     return detail::numpy::NpzReader(source, context.options().limits, options_).run();

@@ -31,7 +31,7 @@ namespace detail {
 
 FormatFamily openvino_formats() {
   static const OpenvinoFormat format;
-  static const FormatFamily::Member members[] = {{&format, {".xml"}}};
+  static const FormatFamily::Member members[] = {{&format, {".xml"}, ".bin"}};
   return {.title = "OpenVINO IR",
           .folder = "openvino",
           .recorders = "OpenvinoRecorder",

@@ -27,6 +27,7 @@ bool PaddleFormat::recognises(std::span<const std::byte> head, std::uint64_t siz
   // A record begins with a version, no LoD and a version; then follows a description of a few bytes, which begins with
   // its dtype.
   constexpr std::size_t min_bytes = 22;
+  if (size == 0) return !options_.folder;  // a model without tensors
   if (options_.folder || size < min_bytes || head.size() < min_bytes)
     return false;  // another PaddleFormat opens folders
   if (!std::all_of(head.begin(), head.begin() + 16, [](std::byte b) { return b == std::byte{0}; })) return false;

@@ -64,6 +64,8 @@ class Commands {
     sub.add_option("--color", to.colour, "auto (the default), always or never")
         ->check(CLI::IsMember({"auto", "always", "never"}));
     sub.add_option("-j,--threads", to.threads, "Maximum number of threads; 0: all")->check(CLI::Range(0, 1024));
+    sub.add_option("--plugin", to.plugins, "Load formats from this shared library, whose code then runs")
+        ->allow_extra_args(false);
   }
   /// Adds an output in both places: the last word, and -o. The help lists the first one.
   static void output(CLI::App& sub, std::string& to, const char* listed, const char* hidden, const char* text) {

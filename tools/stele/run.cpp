@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <exception>
 
+#include <stele/plugin.hpp>
+
 #include "arguments.hpp"
 
 namespace stele::command {
@@ -30,6 +32,9 @@ int run(const std::vector<std::string>& words, std::string* output) {
     if (!arguments) return status;
     Terminal terminal(arguments->common);
     try {
+      for (const std::string& plugin : arguments->common.plugins) {
+        if (const auto loaded = load_plugin(plugin); !loaded) return report_failure(terminal, loaded.error());
+      }
       const auto result = arguments->command(terminal);
       return result ? *result : report_failure(terminal, result.error());
     } catch (...) {

@@ -34,6 +34,7 @@ struct Common {
   bool quiet = false;
   std::string colour = "auto";  // auto, always, never
   unsigned threads = 0;
+  std::vector<std::string> plugins{};
   std::string* output = nullptr;  // receives the text for standard output; null: the text is printed
 };
 

@@ -15,6 +15,11 @@ struct Checkpoint;  // stele/checkpoint.hpp
 STELE_EXPORT std::span<const FormatFamily> format_families();
 /// Returns every format of this build.
 STELE_EXPORT std::span<const Format* const> formats();
+/// Adds formats to those of this build: all functions of this header then use them like the library's. The formats and
+/// the texts of the family must exist as long as the program; earlier spans stay valid, and lack them. Thread-safe.
+/// Errors, after which nothing is added: exists (a name or an extension that another format has), invalid_argument (no
+/// format, no name, an extension without its dot).
+STELE_EXPORT Status register_formats(const FormatFamily& family);
 /// Returns the format with that name ("stele", "safetensors"); nullptr if the name is unknown.
 STELE_EXPORT const Format* find_format(std::string_view name);
 /// Returns the format for the path's extension, in upper or lower case. Errors: unsupported (lists the known
@@ -22,7 +27,7 @@ STELE_EXPORT const Format* find_format(std::string_view name);
 STELE_EXPORT Result<const Format*> format_of_path(std::string_view path);
 /// Detects the format from the content. Errors: bad_magic (with the first bytes); unsupported for content that is
 /// certainly not a model (a git-lfs pointer, a web page, an error message, an empty file); malformed if several formats
-/// match.
+/// match, or a file is damaged.
 STELE_EXPORT Result<const Format*> format_of_content(const Source& source);
 
 namespace detail {

@@ -47,6 +47,7 @@ class STELE_EXPORT ArchiveFormat final : public CheckpointFormat {
   std::string_view extension() const noexcept override { return ".zip"; }
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  Result<bool> recognises_file(const Source& source) const override;
   /// Opens the parameters of a tag. Errors: not_found (the tag does not exist), malformed, duplicate, checksum,
   /// unsupported, limit, ….
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;

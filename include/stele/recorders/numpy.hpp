@@ -57,6 +57,7 @@ class STELE_EXPORT NpzFormat final : public Format {
   std::string_view extension() const noexcept override { return ".npz"; }
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  Result<bool> recognises_file(const Source& source) const override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
   Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;

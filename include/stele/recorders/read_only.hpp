@@ -81,6 +81,21 @@ class STELE_EXPORT DarknetFormat final : public ReadOnlyFormat {
 template <PrecisionSettings Settings = NativePrecision>
 using DarknetRecorder = ReadOnlyRecorder<DarknetFormat, Settings>;
 
+/// Models of llama2.c (docs/formats/llama2c.md), with the names of its `model.py`. Reads versions 0 to 2 of
+/// `export.py`; quantized weights (version 2) load as f32, or as their parts. The numbers of the header are properties,
+/// `llama2c.dim` and so on. A shared classifier is the alias `output.weight` of `tok_embeddings.weight`.
+class STELE_EXPORT Llama2cFormat final : public ReadOnlyFormat {
+ public:
+  std::string_view name() const noexcept override { return "llama2c"; }
+  std::string_view extension() const noexcept override { return ".bin"; }
+  const Capabilities& capabilities() const noexcept override;
+  bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+};
+
+template <PrecisionSettings Settings = NativePrecision>
+using Llama2cRecorder = ReadOnlyRecorder<Llama2cFormat, Settings>;
+
 /// Models of ncnn (docs/formats/ncnn.md). Opening x.param or x.bin opens both files, through the source's bundle. A
 /// tensor's name is that of its layer and of its part, "conv1.weight". Weights are f32, f16 or i8; weights with a
 /// codebook of 256 numbers are read as f32. The scales of i8 weights are tensors of their own

@@ -99,51 +99,88 @@ Result<Snapshot> Recogniser::finish() {
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
+/// A scheme, by the name of one of its parts. The first row that fits a name decides.
+struct Recogniser::Scheme {
+  std::string_view suffix;  // of the part's name, after the stem
+  std::string_view also;    // suffix of another part that must exist; "": none
+  std::string_view unless;  // suffix of another part that must not exist; "": none
+  Status (*add)(Recogniser& r, const std::string& stem);
+
+  static std::span<const Scheme> all();
+  /// Returns true if a name without the names above it can be that of the part, or for `also` of the other part.
+  bool may_name(std::string_view name, DType dtype) const {
+    const std::string_view mark = also.empty() ? suffix : also;
+    const std::size_t dot = mark.rfind('.');
+    if (dot == mark.npos) return name.ends_with(mark);
+    if (mark == ".scale" && dtype != DType::f8_e8m0) return false;  // a usual name of a norm's weight
+    if (const std::size_t last = name.rfind('.'); last != name.npos) name.remove_prefix(last + 1);
+    return name == mark.substr(dot + 1);
+  }
+};
+
+std::span<const Recogniser::Scheme> Recogniser::Scheme::all() {
+  using R = Recogniser;
+  using Stem = const std::string;
+  static constexpr Scheme rows[] = {
+      {"_scale_inv", "", "",
+       [](R& r, Stem& s) {
+         return r.scaled(s, {"", "_scale_inv"}, "fp8");
+       }},
+      {"._weight_scale", "", "", [](R& r, Stem& s) { return r.torchao(s); }},
+      {"_scale", "_packed", "", [](R& r, Stem& s) { return r.packed(s); }},
+      {"_scale", "_scale_2", "",
+       [](R& r, Stem& s) {
+         return r.halves(s, "nvfp4", {"", "_scale", "_scale_2"});
+       }},
+      {".weight_scale", "", "", [](R& r, Stem& s) { return r.weight_scale(s); }},
+      {"_proj_scale", "", "", [](R& r, Stem& s) { return r.fbgemm_experts(s + "_proj"); }},
+      {".scale", "", "", [](R& r, Stem& s) { return r.deepseek(s); }},
+      {".qscale_weight", "", "",
+       [](R& r, Stem& s) {
+         return r.scaled(s, {".weight", ".qscale_weight"}, "");
+       }},
+      {"._scale", "", "._shift",
+       [](R& r, Stem& s) {
+         return r.scaled(s, {"._data", "._scale"}, "");
+       }},
+      {".W_q", "", "", [](R& r, Stem& s) { return r.hqq(s); }},
+      {".scale_weight", "", "",
+       [](R& r, Stem& s) {
+         return r.scaled(s, {".weight", ".scale_weight"}, "scaled-fp8");
+       }},
+      {".qweight", "", "", [](R& r, Stem& s) { return r.words(s); }},
+      {".weight.absmax", "", "", [](R& r, Stem& s) { return r.bitsandbytes(s); }},
+      {".SCB", "", "", [](R& r, Stem& s) { return r.bitsandbytes_8(s); }},
+      {"_blocks", "", "", [](R& r, Stem& s) { return r.blocks(s); }},
+      {".scales", "", ".qweight", [](R& r, Stem& s) { return r.mlx(s); }},
+  };
+  return rows;
+}
+
 Status Recogniser::item(const std::string& path) {
-  const auto stem = [&](std::string_view suffix) {
-    return path.ends_with(suffix) ? std::optional(path.substr(0, path.size() - suffix.size())) : std::nullopt;
-  };
-  const auto below = [&](std::string_view s, std::string_view suffix) {
-    return find(std::string(s).append(suffix)) != nullptr;
-  };
-  if (const auto s = stem("_scale_inv")) return scaled(*s, {"", "_scale_inv"}, "fp8");
-  if (const auto s = stem("._weight_scale")) return torchao(*s);
-  if (const auto s = stem("_scale"); s && below(*s, "_packed")) return packed(*s);
-  if (const auto s = stem("_scale"); s && below(*s, "_scale_2")) return halves(*s, "nvfp4", {"", "_scale", "_scale_2"});
-  if (const auto s = stem(".weight_scale")) return weight_scale(*s);
-  if (const auto s = stem("_proj_scale")) return fbgemm_experts(*s + "_proj");
-  if (const auto s = stem(".scale")) return deepseek(*s);
-  if (const auto s = stem(".qscale_weight")) return scaled(*s, {".weight", ".qscale_weight"}, "");
-  if (const auto s = stem("._scale"); s && !below(*s, "._shift")) return scaled(*s, {"._data", "._scale"}, "");
-  if (const auto s = stem(".W_q")) return hqq(*s);
-  if (const auto s = stem(".scale_weight")) return scaled(*s, {".weight", ".scale_weight"}, "scaled-fp8");
-  if (const auto s = stem(".qweight")) return words(*s);
-  if (const auto s = stem(".weight.absmax")) return bitsandbytes(*s);
-  if (const auto s = stem(".SCB")) return bitsandbytes_8(*s);
-  if (const auto s = stem("_blocks")) return blocks(*s);
-  if (const auto s = stem(".scales"); s && !below(*s, ".qweight")) return mlx(*s);
+  for (const Scheme& scheme : Scheme::all()) {
+    if (!path.ends_with(scheme.suffix)) continue;
+    const std::string stem = path.substr(0, path.size() - scheme.suffix.size());
+    const auto has = [&](std::string_view suffix) { return find(std::string(stem).append(suffix)) != nullptr; };
+    if (!scheme.also.empty() && !has(scheme.also)) continue;
+    if (!scheme.unless.empty() && has(scheme.unless)) continue;
+    return scheme.add(*this, stem);
+  }
   return {};
 }
 
-namespace {
-
-/// Returns false if no name can name a part: the usual case, which must cost little.
-bool may_have_parts(const Snapshot& snapshot) {
-  constexpr std::string_view last[] = {"weight_scale", "_weight_scale", "scale_weight", "qscale_weight", "_scale",
-                                       "qweight",      "absmax",        "SCB",          "scales",        "W_q"};
+bool Recogniser::may_have_parts(const Snapshot& snapshot) {
   const auto nodes = snapshot.nodes();
   return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) {
     if (node.kind != NodeKind::tensor || node.name == nullptr) return false;
-    std::string_view name(node.name, node.name_size);
-    if (name.ends_with("_blocks") || name.ends_with("_scale_inv") || name.ends_with("_packed") ||
-        name.ends_with("_proj_scale")) {
-      return true;
-    }
-    if (const std::size_t dot = name.rfind('.'); dot != name.npos) name.remove_prefix(dot + 1);
-    if (name == "scale") return snapshot.leaf(node.index).dtype() == DType::f8_e8m0;
-    return std::find(std::begin(last), std::end(last), name) != std::end(last);
+    const std::string_view name(node.name, node.name_size);
+    const DType dtype = snapshot.leaf(node.index).dtype();
+    const auto schemes = Scheme::all();
+    return std::any_of(schemes.begin(), schemes.end(), [&](const Scheme& s) { return s.may_name(name, dtype); });
   });
 }
+
+namespace {
 
 /// Returns the part of a configuration that describes the quantization.
 Value inner(Value config) {
@@ -211,7 +248,7 @@ Result<Value> description_beside(const Bundle& bundle) {
 
 /// Joins the parts, unless names are nested: joining makes them flat.
 Result<Snapshot> recognised(const Snapshot& snapshot, const Value& quantization, Orientation orientation) {
-  if (!snapshot.flat() || !may_have_parts(snapshot)) return with_undecoded(snapshot, quantization);
+  if (!snapshot.flat() || !Recogniser::may_have_parts(snapshot)) return with_undecoded(snapshot, quantization);
   STELE_TRY_ASSIGN(const Snapshot all, join(snapshot, quantization, orientation));
   return with_undecoded(all, quantization);
 }
@@ -225,7 +262,7 @@ Result<Snapshot> joined_if_flat(const Snapshot& snapshot) {
 
 Result<Snapshot> joined(const Snapshot& snapshot, const Source& source) {
   const bool configured = snapshot.metadata().contains(config_key);
-  if (!configured && !may_have_codes(snapshot) && !may_have_parts(snapshot)) return snapshot;
+  if (!configured && !may_have_codes(snapshot) && !Recogniser::may_have_parts(snapshot)) return snapshot;
   const auto bundle = source.bundle();
   if (bundle == nullptr || configured) return joined_if_flat(snapshot);
   STELE_TRY_ASSIGN(const Value config, json_of(*bundle, "config.json"));
@@ -267,7 +304,7 @@ Result<Snapshot> join_composites(const Snapshot& snapshot, const Value& config) 
     }
     const auto orientation = model.as_map() != nullptr ? comp::orientation_of(model) : comp::Orientation::open;
     const Value quantization = comp::inner(own);
-    if (!comp::may_have_parts(snapshot)) return comp::with_undecoded(snapshot, quantization);
+    if (!comp::Recogniser::may_have_parts(snapshot)) return comp::with_undecoded(snapshot, quantization);
     STELE_TRY_ASSIGN(const Snapshot all, comp::join(snapshot, quantization, orientation));
     return comp::with_undecoded(all, quantization);
   });

@@ -37,6 +37,8 @@ enum class Orientation : std::uint8_t { rows, columns, open };
 class Recogniser {
  public:
   Recogniser(const Snapshot& snapshot, Items items, const Value& config, Orientation orientation);
+  /// Returns false if no name can name a part: the usual case, which must cost little.
+  static bool may_have_parts(const Snapshot& snapshot);
   Result<Snapshot> run();
   Result<Snapshot> run(const std::vector<Scaled>& tensors);
 
@@ -49,6 +51,7 @@ class Recogniser {
   /// Adds a note if the error concerns the parts.
   Status noted(const std::string& path, Status added);
   Result<Snapshot> finish();
+  struct Scheme;
   /// Makes the composite tensor of which this is the part that determines the scheme.
   Status item(const std::string& path);
 

@@ -1,4 +1,5 @@
 // The front door alone.
+#include <stele/plugin.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recover.hpp>
 
@@ -13,5 +14,6 @@ int main() {
   check(stele::load<Model>(stele::recover("one.stele").value().snapshot).value(), "recovered");
   const auto recovered = stele::recover(*stele::find_format("stele"), "one.stele");
   check(stele::load<Model>(recovered.value().snapshot).value(), "recovered in a format");
+  if (stele::load_plugin("missing.so").error().code() != stele::Errc::not_found) return 1;
   return stele::unreadable_reason(recovered.value().snapshot.leaf(0)).empty() ? 0 : 1;
 }
