@@ -88,13 +88,9 @@ mapfile -t boost_only < <(without re2 xxHash hwy Protobuf)
 refused find_package-without "re2" "${package[@]}" "${no_re2[@]}"
 with_cmake find_package-safetensors "${package[@]}" "${no_re2[@]}" -D COMPONENTS=safetensors
 mapfile -t no_zstd < <(without re2 zstd Protobuf)
-with_cmake find_package-archive "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=archive
-with_cmake find_package-samediff "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=samediff
-with_cmake find_package-nnef "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=nnef
-with_cmake find_package-burn "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=burn
-with_cmake find_package-onnx "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=onnx
-with_cmake find_package-paddle "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=paddle
-with_cmake find_package-tensorflow "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=tensorflow
+for component in archive samediff nnef burn onnx paddle tensorflow; do
+  with_cmake "find_package-$component" "${package[@]}" "${no_zstd[@]}" -D COMPONENTS="$component"
+done
 with_cmake find_package-precision "${package[@]}" "${highway_only[@]}" -D COMPONENTS=precision
 with_pkg_config pkg-config "$work/prefix/lib/pkgconfig"
 
