@@ -13,6 +13,8 @@ import re
 import sys
 import types
 
+import fill
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(HERE)
 problems = []
@@ -98,10 +100,14 @@ def tree(_):
     expect(folders == FORMATS, f"recorders/: {folders} are the folders, {FORMATS} the components")
     named = set().union(*COMPONENTS.values()) - set(COMPONENTS) - {"private"}
     expect(named <= set(NAMES) | {"boost"}, f"packaging/check.py: NAMES lacks {', '.join(sorted(named - set(NAMES) - {'boost'}))}")
-    version = re.search(r"^project\(stele VERSION (\d+\.\d+)", read(TREE, "CMakeLists.txt"), re.MULTILINE).group(1)
+    problems.extend(fill.missing())
+    version = fill.version()
+    newest = re.search(r"^## (\S+)", read(TREE, "CHANGELOG.md"), re.MULTILINE).group(1)
+    expect(newest == version, f"CHANGELOG.md: expected a section {version} at the top; found {newest}")
     for page in [os.path.join(TREE, "README.md"), *glob.glob(os.path.join(TREE, "docs", "**", "*.md"), recursive=True)]:
-        for named in re.findall(r"find_package\(stele (\d+\.\d+)", read(page)):
-            expect(named == version, f"{page}: find_package(stele {named}) for version {version}")
+        for name, found in re.findall(r"\b(find_package\(stele |libstele(?:\.so\.)?|stele-)(\d[\d.]*\d)", read(page)):
+            expected = version if name == "stele-" else version.rpartition(".")[0]
+            expect(found == expected, f"{page}: {name}{found} for version {version}")
     for preset in json.loads(read(TREE, "CMakePresets.json"))["configurePresets"]:
         formats = preset.get("cacheVariables", {}).get("STELE_FORMATS")
         if formats and preset["name"] != "demo":  # which has six
@@ -115,7 +121,7 @@ def vcpkg(folder):
     identifier = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
     known = {"name", "version", "description", "homepage", "license", "supports", "dependencies", "default-features", "features"}
     expect(set(manifest) <= known, f"{where}: unknown fields {set(manifest) - known}")
-    expect(re.fullmatch(r"\d+(\.\d+)*", manifest["version"]), f"{where}: bad version")
+    expect(re.fullmatch(r"\d+(\.\d+)*", manifest["version"].replace("@VERSION@", fill.version())), f"{where}: bad version")
     features = manifest["features"]
     expect(set(manifest["default-features"]) <= set(features), f"{where}: a default feature does not exist")
 

@@ -19,10 +19,8 @@ quietly() {  # quietly COMMAND...: its output only where it fails
 step "archive and hashes"
 mkdir -p "$work"
 quietly packaging/source.sh
-version=$(sed -n 's/^project(stele VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+version=$(sed -n 's/^#define STELE_VERSION_STRING "\(.*\)"/\1/p' include/stele/config.hpp)
 archive=$work/stele-$version.tar.gz
-rm -rf "$recipes"
-packaging/fill.py @OWNER@ "$archive" "$recipes" "file://$archive"
 
 step "Python: vcpkg.json, formats, Spack, conda"
 "$work/venv/bin/python" packaging/check.py "$recipes"

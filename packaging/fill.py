@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the recipes of packaging/ with the hashes of a release's archive.
+"""Writes the recipes of packaging/ with the version and the hashes of a release's archive.
 
     packaging/fill.py OWNER ARCHIVE FOLDER [URL]
 
 OWNER is the owner of the repository `stele`. ARCHIVE is the release's .tar.gz with one folder, as a package manager
 downloads it. FOLDER receives copies of the recipes and must not exist. URL, if given, replaces the address of the
-archive in Conan's recipe. Fails if a recipe has another version than CMakeLists.txt, or if a placeholder is missing.
+archive in Conan's recipe. Fails if a recipe lacks a placeholder.
 """
 import base64
 import hashlib
@@ -18,20 +18,39 @@ import tarfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NO_SHA256 = "0" * 64
-ARCHIVE_URL = "https://github.com/@OWNER@/stele/archive/refs/tags/v{version}.tar.gz"
+ARCHIVE_URL = "https://github.com/@OWNER@/stele/archive/refs/tags/v@VERSION@.tar.gz"
 
-# File, the version in it, and its placeholder for the hash.
+# File, the place of the version in it, and its placeholder for the hash.
 RECIPES = [
-    ("vcpkg/stele/vcpkg.json", r'"version": "(.*)"', None),
-    ("vcpkg/stele/portfile.cmake", None, "SHA512 0\n"),
-    ("conan/config.yml", r'^  "(.*)":', None),
-    ("conan/all/conandata.yml", r'^  "(.*)":', NO_SHA256),
-    ("conda/recipe.yaml", r'^  version: "(.*)"', NO_SHA256),
-    ("homebrew/stele.rb", r"/v([0-9.]+)\.tar\.gz", NO_SHA256),
-    ("nix/package.nix", r'version = "(.*)";', "lib.fakeHash"),
-    ("spack/package.py", r'version\("([0-9.]+)"', NO_SHA256),
-    ("debian/changelog", r"^stele \((.*)-[^-]*\)", None),
+    ("vcpkg/stele/vcpkg.json", '"version": "@VERSION@"', None),
+    ("vcpkg/stele/portfile.cmake", "v${VERSION}", "SHA512 0\n"),
+    ("conan/config.yml", '"@VERSION@":', None),
+    ("conan/all/conandata.yml", '"@VERSION@":', NO_SHA256),
+    ("conda/recipe.yaml", 'version: "@VERSION@"', NO_SHA256),
+    ("homebrew/stele.rb", ARCHIVE_URL, NO_SHA256),
+    ("nix/package.nix", 'version = "@VERSION@";', "lib.fakeHash"),
+    ("spack/package.py", 'version("@VERSION@"', NO_SHA256),
+    ("debian/changelog", "stele (@VERSION@-1)", None),
+    ("debian/control", "Package: libstele@SOVERSION@", None),
 ]
+
+
+def version():
+    """Returns the version of the tree."""
+    with open(os.path.join(HERE, "../include/stele/config.hpp"), encoding="utf-8") as file:
+        return re.search(r'STELE_VERSION_STRING "([0-9.]+)"', file.read()).group(1)
+
+
+def missing():
+    """Returns a message for each placeholder that a recipe lacks."""
+    problems = []
+    for name, place, placeholder in RECIPES:
+        with open(os.path.join(HERE, name), encoding="utf-8") as file:
+            text = file.read()
+        for wanted in (place, placeholder):
+            if wanted and text.count(wanted) != 1:
+                problems.append(f"packaging/{name}: expected {wanted.strip()} once, found it {text.count(wanted)} times")
+    return problems
 
 
 def nar_hash(archive):
@@ -78,8 +97,6 @@ def nar_hash(archive):
 
 
 def main(owner, archive_file, folder, url=None):
-    with open(os.path.join(HERE, "../CMakeLists.txt"), encoding="utf-8") as file:
-        version = re.search(r"project\(stele VERSION ([0-9.]+)", file.read()).group(1)
     with open(archive_file, "rb") as file:
         data = file.read()
     sha256 = hashlib.sha256(data).hexdigest()
@@ -90,15 +107,7 @@ def main(owner, archive_file, folder, url=None):
         "SHA512 0\n": f"SHA512 {hashlib.sha512(data).hexdigest()}\n",
         "lib.fakeHash": f'"sha256-{tree}"',
     }
-    problems = []
-    for name, pattern, placeholder in RECIPES:
-        with open(os.path.join(HERE, name), encoding="utf-8") as file:
-            text = file.read()
-        found = re.search(pattern, text, re.MULTILINE) if pattern else None
-        if pattern and (not found or found.group(1) != version):
-            problems.append(f"packaging/{name}: expected version {version}, found {found and found.group(1)}")
-        if placeholder and text.count(placeholder) != 1:
-            problems.append(f"packaging/{name}: expected {placeholder.strip()} once, found it {text.count(placeholder)} times")
+    problems = missing()
     if os.path.exists(folder):
         problems.append(f"{folder} exists")
     if problems:
@@ -108,6 +117,7 @@ def main(owner, archive_file, folder, url=None):
         shutil.copytree(os.path.join(HERE, managed), os.path.join(folder, managed),
                         ignore=shutil.ignore_patterns("__pycache__", "build", "check.cmake", "system", "system.profile"))
     placeholders = {name: placeholder for name, _, placeholder in RECIPES}
+    values = {"@OWNER@": owner, "@VERSION@": version(), "@SOVERSION@": version().rpartition(".")[0]}
     for path, _, files in os.walk(folder):
         for file_name in files:
             full = os.path.join(path, file_name)
@@ -115,13 +125,15 @@ def main(owner, archive_file, folder, url=None):
                 text = file.read()
             text = re.sub(r"^#.*packaging/fill\.py.*\n", "", text, flags=re.MULTILINE).lstrip("\n")
             if url:
-                text = text.replace(ARCHIVE_URL.format(version=version), url)
-            text = text.replace("@OWNER@", owner)
+                text = text.replace(ARCHIVE_URL, url)
+            for name, value in values.items():
+                text = text.replace(name, value)
             placeholder = placeholders.get(os.path.relpath(full, folder))
             if placeholder:
                 text = text.replace(placeholder, hashes[placeholder])
             with open(full, "w", encoding="utf-8") as file:
                 file.write(text)
+            os.rename(full, full.replace("@SOVERSION@", values["@SOVERSION@"]))
 
 
 if __name__ == "__main__":

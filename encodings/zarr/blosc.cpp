@@ -37,12 +37,20 @@ bool lz4_block(std::span<const std::byte> in, std::span<std::byte> out) {
     }
     return true;
   };
+  const auto copy = [&](const std::byte* from, std::size_t n, std::size_t room) {  // most are short: 16 bytes at once
+    if (n <= 16 && std::min(room, out.size() - made) >= 16) {
+      std::memcpy(out.data() + made, from, 16);
+    } else {
+      std::memcpy(out.data() + made, from, n);
+    }
+    made += n;
+  };
   while (at < in.size()) {
     const auto token = std::to_integer<unsigned>(in[at++]);
     std::size_t literals = token >> 4;
     if (!length(literals) || literals > in.size() - at || literals > out.size() - made) return false;
-    if (literals != 0) std::memcpy(out.data() + made, in.data() + at, literals);
-    at += literals, made += literals;
+    copy(in.data() + at, literals, in.size() - at);
+    at += literals;
     if (at == in.size()) return made == out.size();
     if (in.size() - at < 2) return false;
     const std::size_t distance = load_le<std::uint16_t>(in.data() + at);
@@ -51,7 +59,12 @@ bool lz4_block(std::span<const std::byte> in, std::span<std::byte> out) {
     if (!length(copied)) return false;
     copied += 4;
     if (distance == 0 || distance > made || copied > out.size() - made) return false;
-    for (; copied != 0; --copied, ++made) out[made] = out[made - distance];  // source and target may overlap
+    // A copy that is longer than its distance repeats these bytes: each turn has twice as many of them.
+    for (const std::size_t from = made - distance; copied != 0;) {
+      const std::size_t n = std::min(copied, made - from);
+      copy(out.data() + from, n, made - from);
+      copied -= n;
+    }
   }
   return false;
 }

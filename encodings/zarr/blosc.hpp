@@ -7,7 +7,7 @@
 //     element, unless the block is the last and shorter, has fewer than 128 elements, or elements of more than 16
 //     bytes. A part: i32 size, and the data, which are stored if they have the decoded size.
 //
-// Own code: the inner codecs but LZ4 are linked already, and LZ4's blocks take 30 lines.
+// Own code, with a decoder of LZ4 blocks; the other inner codecs are linked already (docs/dependencies.md).
 #pragma once
 
 #include <cstddef>

@@ -6,12 +6,13 @@
 #include "stele/needs_cxx_20"  // does not exist: compilers stop here, before hundreds of other errors
 #endif
 
-// The version, as in project() of CMakeLists.txt. STELE_VERSION is for comparisons: 0.2.0 is 200.
+// The version, which CMakeLists.txt and the other files of the tree read here. STELE_VERSION is for comparisons: 0.2.0
+// is 200.
 #define STELE_VERSION_MAJOR 0
-#define STELE_VERSION_MINOR 2
+#define STELE_VERSION_MINOR 3
 #define STELE_VERSION_PATCH 0
 #define STELE_VERSION (STELE_VERSION_MAJOR * 10000 + STELE_VERSION_MINOR * 100 + STELE_VERSION_PATCH)
-#define STELE_VERSION_STRING "0.2.0"
+#define STELE_VERSION_STRING "0.3.0"
 
 #if defined(__GNUC__) || defined(__clang__)
 #define STELE_EXPORT __attribute__((visibility("default")))

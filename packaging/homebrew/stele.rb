@@ -1,8 +1,8 @@
-# packaging/fill.py replaces the owner and the hash.
+# packaging/fill.py replaces the owner, the version and the hash.
 class Stele < Formula
   desc "Save and load machine-learning models as C++ structs"
   homepage "https://github.com/@OWNER@/stele"
-  url "https://github.com/@OWNER@/stele/archive/refs/tags/v0.2.0.tar.gz"
+  url "https://github.com/@OWNER@/stele/archive/refs/tags/v@VERSION@.tar.gz"
   sha256 "0000000000000000000000000000000000000000000000000000000000000000"
   license "MIT"
   head "https://github.com/@OWNER@/stele.git", branch: "main"

@@ -1,4 +1,4 @@
-# packaging/fill.py replaces the owner and the hash.
+# packaging/fill.py replaces the owner, the version and the hash.
 {
   lib,
   stdenv,
@@ -21,7 +21,7 @@
 
 stdenv.mkDerivation (finalAttrs: {
   pname = "stele";
-  version = "0.2.0";
+  version = "@VERSION@";
 
   src = fetchFromGitHub {
     owner = "@OWNER@";

@@ -1,4 +1,4 @@
-# Spack's repository replaces this line by its license header. packaging/fill.py replaces the owner and the hash.
+# Spack's repository replaces this line by its license header. packaging/fill.py fills in the rest.
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage
 
@@ -9,13 +9,13 @@ class Stele(CMakePackage):
     """Saves and loads machine-learning models as C++ structs: PyTorch, safetensors, GGUF, ONNX and others."""
 
     homepage = "https://github.com/@OWNER@/stele"
-    url = "https://github.com/@OWNER@/stele/archive/refs/tags/v0.2.0.tar.gz"
+    url = "https://github.com/@OWNER@/stele/archive/refs/tags/v@VERSION@.tar.gz"
     git = "https://github.com/@OWNER@/stele.git"
 
     license("MIT", checked_by="@OWNER@")
 
     version("main", branch="main")
-    version("0.2.0", sha256="0000000000000000000000000000000000000000000000000000000000000000")
+    version("@VERSION@", sha256="0000000000000000000000000000000000000000000000000000000000000000")
 
     variant("shared", default=False, description="Build one shared library")
     variant("command", default=True, when="formats=all", description="Build the command stele")

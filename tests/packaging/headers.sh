@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Every public header is used by a program of consumer/, but for those that need other libraries' types.
+# Every public header is used by a program of consumer/, or by a row of its CMakeLists.txt, but for those that need other libraries' types.
 set -euo pipefail
 cd "$(dirname "$0")/../../include"
 status=0
 while read -r header; do
-  if ! grep -qF "#include <$header>" ../tests/packaging/consumer/*.[ch]pp; then
+  if ! grep -qE "(#include <|set\(program_[a-z]+ )$header[> ]" ../tests/packaging/consumer/*.[ch]pp ../tests/packaging/consumer/CMakeLists.txt; then
     printf 'packaging: no program of tests/packaging/consumer uses %s\n' "$header" >&2
     status=1
   fi

@@ -7,6 +7,7 @@ root=$PWD
 consumer=$root/tests/packaging/consumer
 work=$root/build/packaging
 jobs=${JOBS:-2}
+version=$(sed -n 's/^#define STELE_VERSION_STRING "\(.*\)"/\1/p' include/stele/config.hpp)
 rm -rf "$work"
 mkdir -p "$work"
 
@@ -41,7 +42,7 @@ with_pkg_config() {  # with_pkg_config NAME FOLDER
   echo "== $1"
   mkdir "$work/$1"
   local found  # words, to be split
-  found=$(PKG_CONFIG_PATH=$2 pkg-config --cflags --libs "stele >= 0.2")
+  found=$(PKG_CONFIG_PATH=$2 pkg-config --cflags --libs "stele = $version")
   # shellcheck disable=SC2086
   quietly "$CXX" "${flags[@]}" "$consumer/all.cpp" -o "$work/$1/use" $found
   run "$work/$1/use"
@@ -87,13 +88,9 @@ mapfile -t boost_only < <(without re2 xxHash hwy Protobuf)
 refused find_package-without "re2" "${package[@]}" "${no_re2[@]}"
 with_cmake find_package-safetensors "${package[@]}" "${no_re2[@]}" -D COMPONENTS=safetensors
 mapfile -t no_zstd < <(without re2 zstd Protobuf)
-with_cmake find_package-archive "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=archive
-with_cmake find_package-samediff "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=samediff
-with_cmake find_package-nnef "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=nnef
-with_cmake find_package-burn "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=burn
-with_cmake find_package-onnx "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=onnx
-with_cmake find_package-paddle "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=paddle
-with_cmake find_package-tensorflow "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=tensorflow
+for component in archive samediff nnef burn onnx paddle tensorflow; do
+  with_cmake "find_package-$component" "${package[@]}" "${no_zstd[@]}" -D COMPONENTS="$component"
+done
 with_cmake find_package-precision "${package[@]}" "${highway_only[@]}" -D COMPONENTS=precision
 with_pkg_config pkg-config "$work/prefix/lib/pkgconfig"
 
@@ -128,7 +125,6 @@ quietly cpack --config build/deb/CPackConfig.cmake -B "$debs"
 field() { dpkg-deb -f "$debs/$1" "$2"; }
 library=$(cd "$debs" && echo libstele[0-9]*.deb)
 development=$(cd "$debs" && echo libstele-dev_*.deb)
-version=$(field "$library" Version)
 for package in libhwy1 libre2-9 libxxhash0 zlib1g libdeflate0 libprotobuf32 libstdc++6; do
   field "$library" Depends | grep -qF "$package" || fail "$library does not depend on $package"
 done

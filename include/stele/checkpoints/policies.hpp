@@ -22,7 +22,7 @@ struct StepInfo {
   std::string folder{};                     ///< path of the step's folder
   std::map<std::string, double> metrics{};  ///< by name: "loss", …
   std::int64_t time_ms = 0;                 ///< wall time of the save, in milliseconds since 1970-01-01 UTC
-  std::string library{};                    ///< "stele 0.2.0"
+  std::string library{};                    ///< "stele" and its version
   std::string format{};                     ///< name of the format of its parts: "stele", …
   int signal = 0;                           ///< the signal that triggered the save; 0: none
   std::uint64_t bytes = 0;                  ///< size of all files except the manifest

@@ -146,6 +146,43 @@ TEST_CASE("zarr: Blosc's frames of elements of every width") {
   CHECK(frames == 12 * 2 * 3 * 3);
 }
 
+TEST_CASE("zarr: LZ4 blocks of Blosc's frames") {
+  using std::string_view_literals::operator""sv;
+  struct Row {
+    std::string_view block, decoded;
+  };
+  const Row rows[] = {
+      {"\x11z\1\0\x50ghijk"sv, "zzzzzzghijk"},
+      {"\x3fghi\3\0\5\x10."sv, "ghighighighighighighighighi."},
+      {"\xf0\1ghijklmnopqrstuv\x10\0\x20xy"sv, "ghijklmnopqrstuvghijxy"},
+      {"\xff\1ghijklmnopqrstuv\x10\0\1\x20xy"sv, "ghijklmnopqrstuvghijklmnopqrstuvghijxy"},
+      {"\x11z\0\0\x50ghijk"sv, ""},  // a copy of distance 0
+      {"\x11z\2\0\x50ghijk"sv, ""},  // from before the first byte
+      {"\x1az\1\0\x10g"sv, ""},      // longer than the rest of the output
+      {"\x11z\1\0\x60ghijk"sv, ""},  // more literals than the rest of the block
+      {"\x11z\1\0\x40ghij"sv, ""},   // one byte less than the output
+      {"\x1fz\1\0\xff"sv, ""},       // a length without an end
+      {"\x10z\1"sv, ""},             // half of a distance
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.block);
+    const std::size_t size = row.decoded.empty() ? 11 : row.decoded.size();
+    const auto byte = [](std::size_t n) { return std::string{static_cast<char>(n), 0, 0, 0}; };
+    const std::string frame = "\2\1\x30\1" + byte(size) + byte(size) + byte(24 + row.block.size()) + byte(20) +
+                              byte(row.block.size()) + std::string(row.block);
+    std::string out(size, '?');
+    const auto made =
+        detail::zarr::blosc_decode(std::as_bytes(std::span(frame)), std::as_writable_bytes(std::span(out)));
+    if (row.decoded.empty()) {
+      REQUIRE(!made);
+      CHECK(made.error().code() == Errc::malformed);
+    } else {
+      CHECK(good(made) == size);
+      CHECK(out == row.decoded);
+    }
+  }
+}
+
 TEST_CASE("zarr: version 3 of zarr-python") {
   const Snapshot opened = good(ZarrRecorder<>().open(test_data("zarr") + "/v3.zarr"));
   std::size_t counted = 0;

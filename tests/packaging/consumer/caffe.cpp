@@ -3,12 +3,10 @@
 #include <stele/recorders/read_only.hpp>
 
 #include <concepts>
-#include <cstddef>
-#include <cstdlib>
 #include <span>
 #include <string_view>
 
-#include "model.hpp"
+#include "opened.hpp"
 
 namespace {
 
@@ -26,8 +24,6 @@ static_assert(std::derived_from<stele::CaffeFormat, stele::ReadOnlyFormat>);
 int main() {
   const stele::CaffeRecorder<> recorder;
   const stele::Snapshot all = recorder.open(std::as_bytes(std::span(network))).value();
-  const auto w = all.find("a.0");
-  float element = 0;
-  if (!w || !w->read(0, std::as_writable_bytes(std::span(&element, 1)))) return EXIT_FAILURE;
-  return element == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
+  check(all, "a.0", {1.0F});
+  return 0;
 }

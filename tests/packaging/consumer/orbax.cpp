@@ -1,20 +1,10 @@
 // One recorder alone: Orbax's checkpoints, which it only reads.
-#include <stele/bundle.hpp>
 #include <stele/recorders/read_only.hpp>
 
-#include <cstdlib>
 #include <span>
 #include <string_view>
 
-namespace {
-
-void put(stele::Bundle& files, std::string_view name, std::string_view content) {
-  const auto file = files.create(name).value();
-  file->write(std::as_bytes(std::span(content))).value();
-  file->commit().value();
-}
-
-}  // namespace
+#include "opened.hpp"
 
 int main() {
   const auto files = stele::memory_bundle();
@@ -26,9 +16,6 @@ int main() {
       R"("filters":null,"compressor":null})");
   put(*files, "w/0", "ab");
   const stele::OrbaxRecorder<> recorder;
-  const auto opened = recorder.open(stele::bundle_source(files)).value();
-  const auto w = opened.find("w");
-  char elements[2]{};
-  if (!w || !w->read(0, std::as_writable_bytes(std::span(elements)))) return EXIT_FAILURE;
-  return elements[1] == 'b' ? EXIT_SUCCESS : EXIT_FAILURE;
+  check(recorder.open(stele::bundle_source(files)).value(), "w", {'a', 'b'});
+  return 0;
 }

@@ -1,10 +1,10 @@
 // One recorder alone: TensorFlow Lite's models, which it only reads.
 #include <stele/recorders/read_only.hpp>
 
-#include <cstddef>
-#include <cstdlib>
 #include <span>
 #include <string_view>
+
+#include "opened.hpp"
 
 namespace {
 
@@ -31,10 +31,6 @@ constexpr std::string_view model(
 
 int main() {
   const stele::TfliteRecorder<> recorder;
-  const auto opened = recorder.open(std::as_bytes(std::span(model)));
-  if (!opened) return EXIT_FAILURE;
-  const auto w = opened->find("w");
-  float first = 0;
-  if (!w || !w->read(0, std::as_writable_bytes(std::span(&first, 1)))) return EXIT_FAILURE;
-  return first == -0.78125F ? EXIT_SUCCESS : EXIT_FAILURE;
+  check(recorder.open(std::as_bytes(std::span(model))).value(), "w", {-0.78125F});
+  return 0;
 }

@@ -1,12 +1,10 @@
 // One recorder alone: models of whisper.cpp, which it only reads.
 #include <stele/recorders/read_only.hpp>
 
-#include <cstddef>
-#include <cstdlib>
 #include <span>
 #include <string_view>
 
-#include "model.hpp"
+#include "opened.hpp"
 
 namespace {
 
@@ -22,8 +20,6 @@ constexpr std::string_view file(
 int main() {
   const stele::WhisperRecorder<> recorder;
   const stele::Snapshot opened = recorder.open(std::as_bytes(std::span(file))).value();
-  const auto w = opened.find("w");
-  float element[1]{};
-  if (!w || !w->read(0, std::as_writable_bytes(std::span(element)))) return EXIT_FAILURE;
-  return element[0] == 2 ? EXIT_SUCCESS : EXIT_FAILURE;
+  check(opened, "w", {2.0F});
+  return 0;
 }
