@@ -21,7 +21,9 @@
 #   make api                  reference of include/stele by doxygen, in build/api/html
 #   make deb                  Debian packages, in build/deb
 #   make static               the command stele as one static file, to copy to other machines
-#   make packaging            use the library from other projects: installed, as sources, from the Debian packages
+#   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
+#                             packaging-smoke: each component installed, and one program with the Debian packages
+#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
 #   make packages             check the recipes of packaging/ for package managers (installs their tools); FORMATS="stele;gguf":
@@ -91,7 +93,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf
 .PHONY: format format-check tidy clean remote bench-remote
 
 deps:
@@ -222,9 +224,11 @@ static: deps-build
 	$(call build,static,stele_command)
 	@ls -l build/static/tools/stele/stele
 
-packaging: deb
+packaging packaging-smoke: deb
 	$(call build,release)
-	JOBS=$(JOBS) tests/packaging/run.sh
+	JOBS=$(JOBS) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
+
+weekly: packaging packages mpi python-asan libcxx module
 
 abi: deps
 	$(call build,deb,stele)

@@ -4,7 +4,8 @@
 vcpkg.json against the documented rules of vcpkg's manifests; the formats and the packages of every recipe against the
 CMakeLists.txt of the components; conanfile.py and package.py, which run with substitutes for Conan and for Spack's
 directives; recipe.yaml, which py-rattler-build renders. With --quick, only what Python's own modules can check, which
-`make test` runs on packaging/ itself.
+`make test` runs on packaging/ itself. With --write, writes the lists of formats into the recipes in packaging/ and
+CMakePresets.json first.
 """
 import glob
 import json
@@ -92,6 +93,31 @@ def check_formats(where, formats):
 def check_packages(where, manager, expected, found):
     expected = wanted(manager, expected)
     expect(expected == set(found), f"{where}: expected {', '.join(sorted(expected))}; found {', '.join(sorted(found))}")
+
+
+def write():
+    """Writes every list of formats that follows from the components."""
+    def packages(manager, name):
+        return wanted(manager, packages_of("recorder_" + name) - BASE)
+
+    def change(path, pattern, make):
+        text = read(TREE, path)
+        made, count = re.subn(pattern, lambda found: found[1] + make(found) + found[2], text, flags=re.DOTALL)
+        expect(count, f"{path}: has no place for the formats")
+        with open(os.path.join(TREE, path), "w", encoding="utf-8") as file:
+            file.write(made)
+
+    change("CMakePresets.json", r'("name": "libcxx".*?"STELE_FORMATS": ")[^"]*(")', lambda _: ";".join(FORMATS))
+    change("packaging/conan/all/conanfile.py", r"(\nFORMATS = \{\n).*?(\})", lambda _: "".join(
+        f'    "{name}": {json.dumps(sorted(packages("conan", name)))},\n' for name in FORMATS))
+    change("packaging/spack/package.py", r'(\("all",\),\n            \(\n).*?(            \),)', lambda _: "".join(
+        f'                "{name}",\n' for name in FORMATS))
+    change("packaging/spack/package.py", r'(    for formats in \()[^)]*(\):\n        depends_on\("([a-z-]+))', lambda found: ", ".join(
+        f'"{name}"' for name in ["all", *(name for name in FORMATS if found[3] in packages("spack", name))]))
+    portfile = read(TREE, "packaging/vcpkg/stele/portfile.cmake")
+    features = set(" ".join(re.findall(r"list\(APPEND formats ([a-z0-9 ]+)\)", portfile)).split())
+    change("packaging/vcpkg/stele/portfile.cmake", r"(\nset\(formats )[a-z0-9 ]+(\)\n)",
+           lambda _: " ".join(name for name in FORMATS if name not in features))
 
 
 def tree(_):
@@ -288,6 +314,8 @@ def others(folder):
             expect(re.search(pattern.replace("{}", re.escape(package)), text, re.MULTILINE), f"{name}: {package} is missing")
 
 
+if "--write" in sys.argv:
+    write()
 for check in (tree, vcpkg, conan, spack, others) + (() if QUICK else (conda,)):
     check(sys.argv[1])
     print(f"{check.__name__}: checked")

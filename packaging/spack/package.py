@@ -34,6 +34,7 @@ class Stele(CMakePackage):
                 "gguf",
                 "json",
                 "keras",
+                "llama2c",
                 "mxnet",
                 "ncnn",
                 "nnef",

@@ -22,6 +22,7 @@ FORMATS = {
     "gguf": [],
     "json": ["libdeflate", "zlib", "zstd"],
     "keras": ["libdeflate", "zlib"],
+    "llama2c": [],
     "mxnet": [],
     "ncnn": [],
     "nnef": ["libdeflate", "zlib"],

@@ -9,7 +9,7 @@ vcpkg_from_github(
 
 # A feature selects folders of recorders/. `all` leaves STELE_FORMATS empty, which builds all formats, stele::transforms,
 # stele::ir and stele::remote.
-set(formats safetensors gguf caffe coreml darknet executorch flax mxnet ncnn onnx openvino paddle pickle tensorflow tflite whisper)
+set(formats caffe coreml darknet executorch flax gguf llama2c mxnet ncnn onnx openvino paddle pickle safetensors tensorflow tflite whisper)
 if("stele-format" IN_LIST FEATURES)
     list(APPEND formats stele)
 endif()
