@@ -1,17 +1,18 @@
-# stele_component(NAME [HOT file...] [WITHOUT folder...] [PUBLIC target...] [PRIVATE target...] [PACKAGES package...])
+# stele_component(NAME [HOT file...] [COLD file...] [WITHOUT folder...] [PUBLIC target...] [PRIVATE target...] [PACKAGES package...])
 #
 # A component: a static library stele_NAME (stele::NAME) of every .cpp below the current folder (not of folders that are
 # components themselves, nor of those WITHOUT which it is built), which can include the public headers. stele::stele links all
 # components, cmake --install installs them, and find_package(stele COMPONENTS ...) names them.
 #
-# HOT files touch every element or every tensor's name; they keep the -O3 of release builds ("*": all files). The others are
-# built with -O2, which makes them a fifth smaller. At -O2, the parts of the core that visit each tensor need up to 38 % more
+# HOT files touch every element or every tensor's name; they keep the -O3 of release builds. COLD files do not; they are built
+# with -Os, in half the time and with less than half the size. The others are built with -O2. Both are patterns; "*": all
+# files that the other list does not name. At -O2, the parts of the core that visit each tensor need up to 38 % more
 # instructions (make instructions).
 #
 # PACKAGES are the CMake packages that the component's own targets come from; they are found here, and again in a project
 # that uses the installed component. Each must have a line in SteleInstall.cmake.
 function(stele_component name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HOT;WITHOUT;PUBLIC;PRIVATE;PACKAGES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HOT;COLD;WITHOUT;PUBLIC;PRIVATE;PACKAGES")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp")
   file(GLOB others CONFIGURE_DEPENDS "*/CMakeLists.txt")  # components of their own
   foreach(other IN LISTS others)
@@ -50,9 +51,7 @@ function(stele_component name)
   if(NOT MSVC AND NOT WIN32)  # a program contains what it calls (benchmarks/size.py); MinGW's linker takes minutes
     target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
   endif()
-  if(NOT arg_HOT STREQUAL "*")
-    stele_hot(${target} ${arg_HOT})
-  endif()
+  stele_optimize(${target} HOT ${arg_HOT} COLD ${arg_COLD})
   set(needed)  # this component and those it needs, in the order of linking
   set(packages)
   foreach(scope IN ITEMS PUBLIC PRIVATE)
@@ -82,23 +81,36 @@ function(stele_component name)
   endif()
 endfunction()
 
-# stele_hot(target file...): these files of the target keep the -O3 of release builds, the others are built with -O2. Another
-# level in CMAKE_CXX_FLAGS_RELEASE is that of all files.
-function(stele_hot target)
+# stele_optimize(target [HOT file...] [COLD file...]): the levels of these files in release builds. Another level in
+# CMAKE_CXX_FLAGS_RELEASE is that of all files.
+function(stele_optimize target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HOT;COLD")
   if(NOT CMAKE_CXX_FLAGS_RELEASE MATCHES "-O3")
     return()
   endif()
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
-  foreach(file IN LISTS ARGN)
-    if(NOT EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
-      message(FATAL_ERROR "stele: ${target} has no file ${file}")
-    endif()
-    set_source_files_properties(${file} PROPERTIES STELE_HOT ON COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+  if(arg_COLD STREQUAL "*")
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os>)
+  elseif(NOT arg_HOT STREQUAL "*")
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
+  endif()
+  foreach(list IN ITEMS HOT COLD)
+    string(REPLACE HOT O3 level ${list})
+    string(REPLACE COLD Os level ${level})
+    foreach(pattern IN LISTS arg_${list})
+      if(pattern STREQUAL "*")
+        break()
+      endif()
+      file(GLOB files "${pattern}")
+      if(NOT files)
+        message(FATAL_ERROR "stele: ${target} has no file ${pattern}")
+      endif()
+      set_source_files_properties(${files} PROPERTIES STELE_LEVEL ${level} COMPILE_OPTIONS "$<$<CONFIG:Release>:-${level}>")
+    endforeach()
   endforeach()
 endfunction()
 
-# stele_join(target): what CMake's UNITY_BUILD does, with relative paths: a compiler cache then serves every checkout. HOT
-# sources are joined with each other. Sources with SKIP_UNITY_BUILD_INCLUSION or options of their own, and generated ones,
+# stele_join(target): what CMake's UNITY_BUILD does, with relative paths: a compiler cache then serves every checkout. Sources
+# of one level are joined with each other. Sources with SKIP_UNITY_BUILD_INCLUSION or options of their own, and generated ones,
 # are compiled alone.
 function(stele_join target)
   get_target_property(joins ${target} UNITY_BUILD)
@@ -113,10 +125,10 @@ function(stele_join target)
     set(list alone)
     if(source MATCHES "[.]cpp$")
       set(list joined)
-      get_source_file_property(hot "${source}" STELE_HOT)
+      get_source_file_property(level "${source}" STELE_LEVEL)
       set(properties SKIP_UNITY_BUILD_INCLUSION GENERATED COMPILE_DEFINITIONS)
-      if(hot)
-        set(list joined_hot)
+      if(level)
+        set(list joined_${level})
       else()
         list(APPEND properties COMPILE_OPTIONS)
       endif()
@@ -134,7 +146,7 @@ function(stele_join target)
   if(NOT size)
     set(size 1000)  # 0 joins all
   endif()
-  foreach(list IN ITEMS joined joined_hot)
+  foreach(list IN ITEMS joined joined_O3 joined_Os)
     string(REPLACE joined ${target} name ${list})
     set(number 0)
     while(${list})
@@ -148,8 +160,8 @@ function(stele_join target)
       endforeach()
       set(file "${CMAKE_CURRENT_BINARY_DIR}/${name}_${number}.cpp")
       file(CONFIGURE OUTPUT "${file}" CONTENT "${text}" @ONLY)
-      if(list STREQUAL "joined_hot")
-        set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
+      if(list MATCHES "joined_(O[3s])")
+        set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-${CMAKE_MATCH_1}>")
       endif()
       target_sources(${target} PRIVATE "${file}")
       math(EXPR number "${number} + 1")

@@ -35,7 +35,7 @@ def links(families):
     own = {"stele", "json", "archive"}
     listed = [f"[{family['title']}](formats/{family['folder']}.md)" for family in families if family["folder"] not in own]
     listed.sort(key=str.lower)
-    return "".join(f"  {line}\n" for line in textwrap.wrap(" · ".join(listed), 118, break_long_words=False, break_on_hyphens=False))
+    return "".join(f"{line}\n" for line in textwrap.wrap(" · ".join(listed), 118, break_long_words=False, break_on_hyphens=False))
 
 
 def main() -> int:

@@ -107,9 +107,9 @@ struct Joined {
   std::uint64_t block;
 
   Status fill(std::uint64_t from, std::span<std::byte> out, ReadContext& context) const {
-    class Place final : public PieceSink {
+    class Spread final : public PieceSink {
      public:
-      Place(const Joined& step, const Part& part, std::uint64_t from, std::span<std::byte> out)
+      Spread(const Joined& step, const Part& part, std::uint64_t from, std::span<std::byte> out)
           : step_(step), part_(part), from_(from), out_(out) {}
       Status piece(std::span<const std::byte> bytes) override {
         while (!bytes.empty()) {
@@ -136,7 +136,7 @@ struct Joined {
     };
     for (const Part& part : parts) {
       if (part.length == 0) continue;
-      Place place(*this, part, from, out);
+      Spread place(*this, part, from, out);
       STELE_TRY(part.base.stream(place, context));
     }
     return {};

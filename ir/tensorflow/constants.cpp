@@ -65,7 +65,7 @@ std::uint32_t field_of(DType dtype) noexcept {
   }
 }
 
-Error bad(const char* message, Place place) { return Error(Errc::malformed, message).offset(place.begin); }
+Error bad(const char* message, ByteRange place) { return Error(Errc::malformed, message).offset(place.begin); }
 
 }  // namespace
 
@@ -89,8 +89,8 @@ Status Listed::read(const void* at, std::uint64_t, std::uint64_t offset, std::sp
 struct Constants::Parsed {
   std::uint64_t code = 0;
   std::vector<Extent> shape;
-  std::optional<Place> content;
-  std::vector<std::pair<std::uint32_t, Place>> values;  // fields that contain elements
+  std::optional<ByteRange> content;
+  std::vector<std::pair<std::uint32_t, ByteRange>> values;  // fields that contain elements
   std::vector<std::string> strings;
 };
 
@@ -99,7 +99,7 @@ Status Constants::spend(std::uint64_t bytes) {
   return index_error("the tensors in the graph need more memory than the file's size allows");
 }
 
-Status Constants::parse(Place place, Parsed& to) {
+Status Constants::parse(ByteRange place, Parsed& to) {
   Cursor in(source_);
   STELE_TRY(in.skip(place.begin));
   const auto read_extent = [&](Fields& dim) -> Status {
@@ -121,7 +121,7 @@ Status Constants::parse(Place place, Parsed& to) {
           return each(shape.message(), read_extent);
         });
       case field::content:
-        to.content = Place{field.begin(), field.end()};
+        to.content = ByteRange{field.begin(), field.end()};
         return {};
       case field::string_val:
         STELE_TRY(spend(2 * sizeof(std::string) + field.size()));
@@ -129,13 +129,13 @@ Status Constants::parse(Place place, Parsed& to) {
       default:
         if (!is_varint(field.field()) && !is_fixed(field.field())) return {};
         STELE_TRY(spend(3 * sizeof(to.values[0])));
-        to.values.emplace_back(field.field(), Place{field.tag(), field.end()});
+        to.values.emplace_back(field.field(), ByteRange{field.tag(), field.end()});
         return {};
     }
   });
 }
 
-Result<Constants::Tensor> Constants::read(Place place) {
+Result<Constants::Tensor> Constants::read(ByteRange place) {
   Parsed parsed;
   STELE_TRY(parse(place, parsed));
   const auto* const type = detail::tensorflow::type_of(parsed.code);
@@ -210,7 +210,7 @@ Result<Constants::Tensor> Constants::read(Place place) {
   return tensor;
 }
 
-Result<std::vector<std::string>> Constants::strings(Place place) {
+Result<std::vector<std::string>> Constants::strings(ByteRange place) {
   Parsed parsed;
   STELE_TRY(parse(place, parsed));
   const auto count = element_count(parsed.shape);

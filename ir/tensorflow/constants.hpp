@@ -37,13 +37,13 @@ class Constants {
     Provider provider;
   };
   /// Reads a tensor. Errors: unsupported (strings, handles, dtypes that stele does not have), malformed, limit, io.
-  Result<Tensor> read(Place place);
+  Result<Tensor> read(ByteRange place);
   /// Returns the elements of a tensor of strings. Errors: malformed, limit, io.
-  Result<std::vector<std::string>> strings(Place place);
+  Result<std::vector<std::string>> strings(ByteRange place);
 
  private:
   struct Parsed;
-  Status parse(Place place, Parsed& to);
+  Status parse(ByteRange place, Parsed& to);
   Status spend(std::uint64_t bytes);
 
   SourcePtr source_;

@@ -344,7 +344,7 @@ class Flattener {
   }
 
   Status constant(const Call& call, const NodeDef& def, State& state) {
-    const auto* const place = std::get_if<Place>(find(def, "value"));
+    const auto* const place = std::get_if<ByteRange>(find(def, "value"));
     if (place == nullptr) return Error(Errc::malformed, "a Const has no tensor");
     // The calls of a function share its constants.
     auto& known = constant_names_[place->begin];

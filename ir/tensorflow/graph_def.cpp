@@ -314,7 +314,7 @@ class GraphDefReader {
         STELE_TRY(expect_message(in));
         return read_shape(in.message(), to);
       case value_field::tensor:
-        to = Place{in.begin(), in.end()};
+        to = ByteRange{in.begin(), in.end()};
         return {};
       case value_field::func:
         STELE_TRY(expect_message(in));

@@ -20,7 +20,7 @@
 namespace stele::inline v0::detail::ir::tensorflow {
 
 /// The position of a TensorProto in the file.
-struct Place {
+struct ByteRange {
   std::uint64_t begin = 0, end = 0;
 };
 /// A dtype, as TensorFlow's number.
@@ -34,7 +34,7 @@ struct FunctionName {
 /// std::monostate: a kind that is not read (a list of tensors or functions), or a shape of unknown rank. Bools are
 /// stored as integers. A shape is a list of extents, in which unknown_extent is an open extent.
 using AttributeValue = std::variant<std::monostate, std::int64_t, float, std::string, std::vector<std::int64_t>,
-                                    std::vector<float>, std::vector<std::string>, TypeCode, FunctionName, Place>;
+                                    std::vector<float>, std::vector<std::string>, TypeCode, FunctionName, ByteRange>;
 
 struct NodeDef {
   std::string name, op;

@@ -141,7 +141,7 @@ class Variables {
     STELE_TRY_ASSIGN(const tf::Reference ref, tf::reference_of(tensor));
     const auto place = body.places.find(ref.node);
     const auto* const value = place != body.places.end() ? body.nodes[place->second].find("value") : nullptr;
-    const auto* const tensor_place = value != nullptr ? std::get_if<tf::Place>(value) : nullptr;
+    const auto* const tensor_place = value != nullptr ? std::get_if<tf::ByteRange>(value) : nullptr;
     if (tensor_place == nullptr) return nullptr;
     auto& known = strings_[tensor_place->begin];
     if (known.empty()) {

@@ -107,14 +107,14 @@ class Mappings {
   std::vector<bool> checked_;
 };
 
-struct Place {
+struct InMemory {
   const std::byte* data = nullptr;  // null: not in memory
   std::shared_ptr<const void> keeper;
   bool check = false;  // to be checked before the first use: a checksum, or bools that may be neither 0 nor 1
 };
 
 /// Returns where the elements of a leaf are in memory, or in a file of `mappings`. `writable`: required for the latter.
-Place place_of(const Snapshot& snapshot, const LeafView& leaf, Mappings& mappings, bool writable) {
+InMemory place_of(const Snapshot& snapshot, const LeafView& leaf, Mappings& mappings, bool writable) {
   if (leaf.byte_size() == 0) return {};
   const bool boolean = leaf.dtype() == DType::boolean;
   const std::size_t alignment = alignment_of(leaf.dtype());
@@ -167,7 +167,7 @@ class Reader {
   nb::list arrays(const std::vector<std::uint32_t>& leaves, bool copy, bool writable, bool trust, nb::object function) {
     const Snapshot& snapshot = model_->snapshot();
     const Progress progress(std::move(function));
-    std::vector<Place> places(leaves.size());
+    std::vector<InMemory> places(leaves.size());
     std::vector<Bytes> blocks;
     std::vector<std::pair<std::size_t, std::size_t>> in_block(leaves.size(), {no_block, 0});
     unwrap(interruptible([&] {
@@ -249,7 +249,7 @@ class Reader {
   /// Returns true if arrays() would return a view of a leaf that needs no check.
   bool viewable(std::uint32_t leaf, bool trust) {
     const LeafView view = unwrap(model_->snapshot().checked_leaf(leaf));
-    const Place place = place_of(model_->snapshot(), view, mappings_, false);
+    const InMemory place = place_of(model_->snapshot(), view, mappings_, false);
     return place.data != nullptr && (trust || !place.check || mappings_.checked(leaf));
   }
 
@@ -257,7 +257,7 @@ class Reader {
   static constexpr std::size_t no_block = SIZE_MAX;
 
   Status prepare(const std::vector<std::uint32_t>& leaves, bool copy, bool writable, bool trust,
-                 const Progress& progress, std::vector<Place>& places, std::vector<Bytes>& blocks,
+                 const Progress& progress, std::vector<InMemory>& places, std::vector<Bytes>& blocks,
                  std::vector<std::pair<std::size_t, std::size_t>>& in_block) {
     // Smaller arrays share blocks: fresh memory costs page faults.
     constexpr std::uint64_t small = std::uint64_t{16} << 20, block_size = std::uint64_t{32} << 20;

@@ -16,20 +16,20 @@ namespace stele::inline v0 {
 namespace detail::burn {
 namespace {
 
-struct Place {
+struct Slot {
   std::uint64_t offset = 0, zeros = 0;
 };
 
 struct Pack {
   SourcePtr source;
   Bytes description;  // names are views of it
-  std::vector<Place> places;
+  std::vector<Slot> places;
 };
 
 // A leaf's number is its index in `places`.
 constexpr LeafOps pack_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
   const auto* pack = static_cast<const Pack*>(at);
-  const Place& place = pack->places[static_cast<std::size_t>(number)];
+  const Slot& place = pack->places[static_cast<std::size_t>(number)];
   return {pack->source.get(), place.offset, place.zeros};
 }};
 

@@ -63,7 +63,7 @@ class PteReader {
 
  private:
   /// Identifies the data of a tensor: the number of a mutable segment and 1, or 0 for constants, and the index in it.
-  using Place = std::pair<std::uint64_t, std::uint32_t>;
+  using DataId = std::pair<std::uint64_t, std::uint32_t>;
   struct Known {
     TensorLayout layout;
     std::uint32_t node = 0;
@@ -79,7 +79,7 @@ class PteReader {
     }
     if (index == 0) return in_.status();  // an input or an activation
     const bool is_mutable = static_cast<bool>(in_.table(table, 6));
-    const Place place(is_mutable ? 1 + std::min(in_.number<std::uint64_t>(extra, 0), mutables_.size) : 0, index);
+    const DataId place(is_mutable ? 1 + std::min(in_.number<std::uint64_t>(extra, 0), mutables_.size) : 0, index);
     STELE_TRY_ASSIGN(TensorLayout layout, tensors_.layout(in_, table, 0, 2, 3));
     std::string name = in_.text(extra, 1);
     STELE_TRY(in_.status());
@@ -111,7 +111,7 @@ class PteReader {
   }
 
   /// Returns the data from the beginning of a tensor to the end of its buffer or segment.
-  Data data_of(const Place& place) {
+  Data data_of(const DataId& place) {
     const auto [segment_number, index] = place;
     if (segment_number == 0 && inline_.size != 0) {  // programs up to 2024
       if (index >= inline_.size) return outside(inline_, index);
@@ -171,7 +171,7 @@ class PteReader {
   std::uint64_t base_;
   fb::Vector inline_, segments_, mutables_;
   fb::Table constants_;
-  std::map<Place, Known> known_;
+  std::map<DataId, Known> known_;
   std::unordered_set<std::string> names_;
   std::unordered_map<std::string, std::uint64_t> repeated_;  // names with their last number
   std::map<std::string, std::uint64_t> delegates_;           // number of delegates by id

@@ -78,8 +78,8 @@ Result<ContainerTree> ContainerTree::make(const FileContainers& file, std::span<
   return tree;
 }
 
-ContainerTree::Place ContainerTree::find(std::string_view path) const {
-  Place best{0, path};
+ContainerTree::KeyIn ContainerTree::find(std::string_view path) const {
+  KeyIn best{0, path};
   std::uint32_t node = 0;
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::string_view segment = segment_at(path, begin);
@@ -93,11 +93,11 @@ ContainerTree::Place ContainerTree::find(std::string_view path) const {
 }
 
 void ContainerTree::add(std::string_view path, Child child) {
-  Place place = find(path);
+  KeyIn place = find(path);
   std::size_t number = 0;
   while (place.container != 0 && is_list(containers_[place.container].kind) && !parse_index(place.key, number)) {
     // The container around the list; the new key is the list's key and the rest of the path.
-    const Place outer = find(containers_[place.container].path);
+    const KeyIn outer = find(containers_[place.container].path);
     place = {outer.container, path.substr(path.size() - place.key.size() - 1 - outer.key.size())};
   }
   place_until(place.container + 1);

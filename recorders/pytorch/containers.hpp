@@ -55,11 +55,11 @@ class ContainerTree {
   const Container& container(std::uint32_t number) const { return containers_[number]; }
 
  private:
-  struct Place {
+  struct KeyIn {
     std::uint32_t container = 0;
     std::string_view key;
   };
-  Place find(std::string_view path) const;
+  KeyIn find(std::string_view path) const;
   void add(std::string_view path, Child child);
   void place_until(std::uint32_t number);
   Status check(std::uint32_t number, int depth);

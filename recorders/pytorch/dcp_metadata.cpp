@@ -98,7 +98,7 @@ class MetadataReader {
   static constexpr std::uint32_t unknown = 0xffffffffU, absent = 0xfffffffeU;
 
   /// An entry of storage_data.
-  struct Place {
+  struct StorageEntry {
     std::uint32_t item;
     std::uint32_t rank;
     std::size_t offsets;  // index in offsets_
@@ -179,10 +179,10 @@ class MetadataReader {
 
   // ---- places
 
-  std::span<const Extent> offsets_of(const Place& place) const {
+  std::span<const Extent> offsets_of(const StorageEntry& place) const {
     return std::span(offsets_).subspan(place.offsets, place.rank);
   }
-  bool before(const Place& place, std::uint32_t item, std::span<const Extent> offsets) const {
+  bool before(const StorageEntry& place, std::uint32_t item, std::span<const Extent> offsets) const {
     if (place.item != item) return place.item < item;
     const auto own = offsets_of(place);
     return std::lexicographical_compare(own.begin(), own.end(), offsets.begin(), offsets.end());
@@ -193,20 +193,20 @@ class MetadataReader {
       if (!is_instance(items[i], "MetadataIndex")) return malformed("a key of storage_data is not a MetadataIndex");
       const std::uint32_t item = item_of(attribute(items[i], "fqn"));
       if (item == absent) continue;
-      if (!memory_.take(3 * sizeof(Place))) return too_large();
-      Place& place = places_.emplace_back(Place{item, 0, offsets_.size(), items[i + 1]});
+      if (!memory_.take(3 * sizeof(StorageEntry))) return too_large();
+      StorageEntry& place = places_.emplace_back(StorageEntry{item, 0, offsets_.size(), items[i + 1]});
       const Ref offset = attribute(items[i], "offset");
       if (offset != no_ref && !objects_.is(offset, Kind::none)) STELE_TRY(read_size(offset, offsets_));
       place.rank = static_cast<std::uint32_t>(offsets_.size() - place.offsets);
     }
     std::sort(places_.begin(), places_.end(),
-              [&](const Place& a, const Place& b) { return before(a, b.item, offsets_of(b)); });
+              [&](const StorageEntry& a, const StorageEntry& b) { return before(a, b.item, offsets_of(b)); });
     return {};
   }
 
   Result<Slice> slice_of(std::uint32_t item, std::span<const Extent> offsets) {
-    const auto at =
-        std::partition_point(places_.begin(), places_.end(), [&](const Place& p) { return before(p, item, offsets); });
+    const auto at = std::partition_point(places_.begin(), places_.end(),
+                                         [&](const StorageEntry& p) { return before(p, item, offsets); });
     const auto own = at != places_.end() && at->item == item ? std::optional(offsets_of(*at)) : std::nullopt;
     if (!own || !std::equal(own->begin(), own->end(), offsets.begin(), offsets.end())) {
       return malformed("the metadata do not contain the place of a chunk")
@@ -350,7 +350,7 @@ class MetadataReader {
   std::vector<std::pair<std::uint32_t, Ref>> present_;
   std::vector<bool> fresh_;  // parallel to present_: no earlier file has the item
   std::size_t next_ = 0;
-  std::vector<Place> places_;
+  std::vector<StorageEntry> places_;
   std::vector<Extent> offsets_;
 };
 

@@ -118,13 +118,13 @@ void remove_member(std::string& text, std::string_view key) {
 }
 
 /// The place of a value in a text.
-struct Place {
+struct TextRange {
   std::size_t begin = 0, size = 0;
 };
 
 /// Finds the value under these keys, the outermost first.
-std::optional<Place> place_of(std::string_view text, const std::vector<std::string>& path) {
-  Place at{0, text.size()};
+std::optional<TextRange> place_of(std::string_view text, const std::vector<std::string>& path) {
+  TextRange at{0, text.size()};
   for (const std::string& key : path) {
     const std::string_view inner = text.substr(at.begin, at.size);
     const auto members = members_of(inner);

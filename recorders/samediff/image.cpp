@@ -70,7 +70,7 @@ class ImageBuilder {
   }
 
  private:
-  struct Place {
+  struct Reserved {
     std::uint64_t from_end;
     LeafView leaf;
   };
@@ -354,9 +354,10 @@ class ImageBuilder {
       store_le(head + 24, __builtin_bswap64(std::uint64_t{sdnb_header}));
       out.add(std::string(reinterpret_cast<const char*>(head), sizeof head));
     }
-    std::sort(places_.begin(), places_.end(), [](const Place& a, const Place& b) { return a.from_end > b.from_end; });
+    std::sort(places_.begin(), places_.end(),
+              [](const Reserved& a, const Reserved& b) { return a.from_end > b.from_end; });
     std::size_t at = 0;
-    for (const Place& place : places_) {
+    for (const Reserved& place : places_) {
       const auto begin = static_cast<std::size_t>(memory.size() - place.from_end);
       out.add(memory.subspan(at, begin - at));
       out.add(place.leaf);
@@ -375,7 +376,7 @@ class ImageBuilder {
   std::string json_;       // the training configuration
   std::vector<SubGraph> sub_graphs_;
   FlatBufferBuilder* to_ = nullptr;
-  std::vector<Place> places_;            // locations of tensors in the buffer
+  std::vector<Reserved> places_;         // locations of tensors in the buffer
   std::vector<ManifestEntry> manifest_;  // entries of tensors after the buffer
   std::vector<LeafView> blobs_;
   std::uint64_t blob_bytes_ = 0;

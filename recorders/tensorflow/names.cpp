@@ -101,7 +101,7 @@ class Namer {
   }
 
  private:
-  struct Place {
+  struct Owner {
     const Entry* variable;
     std::string optimizer, kind;
   };
@@ -121,10 +121,10 @@ class Namer {
   void add_slot(const Entry* slot, const Entry* variable, std::string optimizer, std::string_view kind) {
     if (slot == nullptr || variable == nullptr || slot == variable || slot->is_slice() || variable->is_slice()) return;
     optimizers_.insert(optimizer);
-    slots_.emplace(slot, Place{variable, std::move(optimizer), std::string(kind)});
+    slots_.emplace(slot, Owner{variable, std::move(optimizer), std::string(kind)});
   }
 
-  std::string kind_of(const Place& place) const {
+  std::string kind_of(const Owner& place) const {
     if (optimizers_.size() <= 1 || place.optimizer.empty()) return place.kind;
     return place.optimizer + '.' + place.kind;
   }
@@ -222,7 +222,7 @@ class Namer {
     STELE_TRY(spend(length_of(optimizer)));
     const std::string path = path_of_object(optimizer);
     for (const ObjectGraph::Slot& slot : graph_.slots(optimizer)) {
-      STELE_TRY(spend(sizeof(Place) + 96 + path.size() + slot.name.size()));
+      STELE_TRY(spend(sizeof(Owner) + 96 + path.size() + slot.name.size()));
       add_slot(values_[slot.slot], values_[slot.variable], path, slot.name);
     }
     const auto* const trained = graph_.find(optimizer, trained_list);
@@ -243,7 +243,7 @@ class Namer {
         if (variable == variables.end() || !owned.contains(child.node)) continue;
         const Entry *const of = values_[variable->second], *const slot = values_[child.node];
         if (of == nullptr || slot == nullptr || of->shape != slot->shape) continue;
-        STELE_TRY(spend(sizeof(Place) + 96 + path.size() + list.name.size()));
+        STELE_TRY(spend(sizeof(Owner) + 96 + path.size() + list.name.size()));
         std::string_view kind = list.name;
         kind.remove_prefix(std::min(kind.find_first_not_of('_'), kind.size()));
         add_slot(slot, of, path, kind);
@@ -321,7 +321,7 @@ class Namer {
   std::vector<const Entry*> values_;  // by node: the value of a variable, or nullptr
   std::unordered_map<const Entry*, std::pair<std::uint32_t, const ObjectGraph::Attribute*>> attributes_;
   std::unordered_map<const Entry*, std::size_t> numbers_;  // indexes of the parameters
-  std::map<const Entry*, Place> slots_;
+  std::map<const Entry*, Owner> slots_;
   std::set<std::string> optimizers_;
 };
 

@@ -44,11 +44,11 @@ class STELE_EXPORT LeafPaths {
   }
 
  private:
-  struct Place {
+  struct Range {
     std::size_t begin, size;
   };
   std::string text_;
-  std::vector<Place> places_;
+  std::vector<Range> places_;
 };
 
 /// Returns a child whose name does not fit the kind of its container (numbers for children of lists, arrays and tuples;
