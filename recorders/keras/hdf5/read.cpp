@@ -8,8 +8,8 @@
 
 #include "chunks.hpp"
 #include "hdf5.hpp"
+#include "leaves/source_range.hpp"
 #include "messages.hpp"
-#include "snapshot/source_range.hpp"
 #include "stele/precision/convert.hpp"
 
 namespace stele::inline v0::detail::hdf5 {
