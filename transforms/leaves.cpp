@@ -3,13 +3,13 @@
 #include <cstring>
 #include <numeric>
 
-#include "passes/blocks.hpp"
+#include "leaves/blocks.hpp"
+#include "leaves/needs.hpp"
 #include "passes/precision.hpp"
 #include "passes/quantize.hpp"
 #include "passes/transpose.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/items.hpp"
-#include "snapshot/needs.hpp"
 #include "stele/quantize.hpp"
 #include "stele/transform.hpp"
 

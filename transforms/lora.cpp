@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "leaves/needs.hpp"
 #include "lora_config.hpp"
 #include "lora_model.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/items.hpp"
-#include "snapshot/needs.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/pattern.hpp"
 #include "stele/precision/convert.hpp"

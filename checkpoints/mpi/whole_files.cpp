@@ -10,6 +10,7 @@
 #include "packing.hpp"
 #include "part.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 

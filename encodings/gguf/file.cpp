@@ -6,8 +6,8 @@
 #include <string>
 
 #include "io/cursor.hpp"
+#include "leaves/tensor_entry.hpp"
 #include "pairs.hpp"
-#include "snapshot/unreadable.hpp"
 #include "types.hpp"
 
 namespace stele::inline v0::detail::gguf {
@@ -21,10 +21,7 @@ constexpr std::uint64_t max_split_files = 0xffff;
 
 class FileReader {
  public:
-  FileReader(SourcePtr source, SnapshotBuilder& builder, IndexBudget& memory)
-      : in_(source), builder_(builder), memory_(memory) {
-    file_.source = std::move(source);
-  }
+  FileReader(SourcePtr source, IndexBudget& memory) : in_(source), memory_(memory) { file_.source = std::move(source); }
 
   Result<File> run() {
     STELE_TRY(head());
@@ -132,12 +129,11 @@ class FileReader {
           .found(std::to_string(rank));
     }
     // The vector of entries grows: it temporarily needs three times its content.
-    if (!memory_.take(3 * sizeof(TensorEntry) + sizeof(Node) + sizeof(LeafData) + 3 * sizeof(std::uint32_t) +
-                      rank * sizeof(Extent) + name_.size())) {
+    if (!memory_.take(3 * sizeof(TensorEntry) + leaf_memory + rank * sizeof(Extent) + name_.size())) {
       return index_error("the tensors' names and shapes need more memory than the file's size allows");
     }
     TensorEntry& entry = file_.tensors.emplace_back();
-    entry.name = builder_.intern(name_);
+    entry.name = file_.names.add(name_);
     entry.rank = static_cast<std::uint8_t>(rank);
     ElementCounter counter;
     for (std::uint32_t i = rank; i-- > 0;) {
@@ -215,7 +211,6 @@ class FileReader {
   }
 
   Cursor in_;
-  SnapshotBuilder& builder_;
   IndexBudget& memory_;
   File file_;
   std::uint64_t tensors_ = 0, pairs_ = 0;
@@ -226,8 +221,8 @@ class FileReader {
 
 }  // namespace
 
-Result<File> read_file(const SourcePtr& source, SnapshotBuilder& builder, IndexBudget& memory) {
-  auto file = FileReader(source, builder, memory).run();
+Result<File> read_file(const SourcePtr& source, IndexBudget& memory) {
+  auto file = FileReader(source, memory).run();
   if (file || !file.error().file().empty()) return file;
   return std::move(file).error().file(source->name());
 }

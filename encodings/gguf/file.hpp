@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "base/limits.hpp"
-#include "snapshot/data.hpp"
-#include "stele/snapshot.hpp"
+#include "base/name_pool.hpp"
+#include "base/properties.hpp"
+#include "stele/shape.hpp"
 #include "stele/source.hpp"
 
 namespace stele::inline v0::detail::gguf {
@@ -16,7 +17,7 @@ namespace stele::inline v0::detail::gguf {
 inline constexpr std::size_t max_rank = 4;
 
 struct TensorEntry {
-  std::string_view name;          // interned in the builder
+  std::string_view name;          // in File::names
   Extent extents[max_rank] = {};  // outermost first
   std::uint8_t rank = 0;
   DType dtype = DType::none;  // none: a tensor of an unknown type
@@ -37,13 +38,15 @@ struct File {
   Properties pairs;
   Split split;
   std::vector<TensorEntry> tensors;
+  NamePool names;
 };
 
 /// Returns the reason why a tensor of an unknown type cannot be read.
 inline std::string unknown_type(std::uint32_t type) { return "elements of ggml's type " + std::to_string(type); }
 
-/// Reads and checks a file's header, up to the end of its data. Names are interned in `builder`. Errors: bad_magic,
-/// unsupported (version, byte order, types of pairs), malformed, duplicate, truncated, limit.
-Result<File> read_file(const SourcePtr& source, SnapshotBuilder& builder, IndexBudget& memory);
+/// Reads and checks a file's header, up to the end of its data. Also takes the memory of a Snapshot of the tensors from
+/// `memory`. Errors: bad_magic, unsupported (version, byte order, types of pairs), malformed, duplicate, truncated,
+/// limit.
+Result<File> read_file(const SourcePtr& source, IndexBudget& memory);
 
 }  // namespace stele::inline v0::detail::gguf

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/limits.hpp"
+#include "base/properties.hpp"
 #include "io/cursor.hpp"
-#include "snapshot/data.hpp"
 #include "types.hpp"
 
 namespace stele::inline v0::detail::gguf {

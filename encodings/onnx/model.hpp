@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/limits.hpp"
-#include "snapshot/tensor_index.hpp"
+#include "leaves/tensor_entry.hpp"
 #include "stele/source.hpp"
 
 namespace stele::inline v0::detail::onnx {

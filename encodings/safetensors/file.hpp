@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/limits.hpp"
-#include "snapshot/skipped.hpp"
-#include "snapshot/tensor_index.hpp"
+#include "base/skipped.hpp"
+#include "leaves/tensor_entry.hpp"
 #include "stele/source.hpp"
 
 namespace stele::inline v0::detail::safetensors {

@@ -5,7 +5,6 @@
 #include "encodings/safetensors/dtypes.hpp"
 #include "encodings/safetensors/file.hpp"
 #include "json/json.hpp"
-#include "snapshot/flat.hpp"
 
 namespace stele::inline v0::detail::safetensors {
 

@@ -7,7 +7,6 @@
 #include "encodings/safetensors/dtypes.hpp"
 #include "encodings/safetensors/file.hpp"
 #include "json/json.hpp"
-#include "snapshot/data.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::safetensors {
@@ -82,7 +81,7 @@ class HeaderReader {
     std::string scratch;
     std::string_view key;
     memory_.admit(text.size(), index_rate::index);
-    constexpr std::uint64_t per_entry = sizeof(Entry) + sizeof(Node) + sizeof(LeafData) + 3 * sizeof(std::uint32_t);
+    constexpr std::uint64_t per_entry = sizeof(Entry) + leaf_memory;
     bool metadata_seen = false;
     in.begin_object();
     while (in.next_key(key, scratch)) {

@@ -8,12 +8,13 @@
 #include <utility>
 
 #include "base/crc32c.hpp"
+#include "base/name_pool.hpp"
 #include "encodings/protobuf/protobuf.hpp"
 #include "encodings/sstable/table.hpp"
 #include "io/files.hpp"
+#include "leaves/tensor_entry.hpp"
 #include "narrow.hpp"
 #include "slices.hpp"
-#include "snapshot/data.hpp"
 #include "stele/bundle.hpp"
 #include "strings.hpp"
 
@@ -135,7 +136,7 @@ class BundleReader {
     if (key.empty()) return read_header(in, at);
     if (!header_) return bad(Errc::malformed, "the index has no header, the entry of the empty key").offset(at);
     // The memory of the entry, of the recorder's node and leaf, and of the tables for names.
-    STELE_TRY(spend(sizeof(Entry) + sizeof(Node) + sizeof(LeafData) + 128 + 3 * key.size()));
+    STELE_TRY(spend(sizeof(Entry) + leaf_memory + 128 + 3 * key.size()));
     Entry& entry = kept_->entries.emplace_back();
     entry.key = kept_->keys.add(key);
     if (auto read = read_fields(in, entry); !read) {

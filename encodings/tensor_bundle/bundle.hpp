@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/limits.hpp"
-#include "passes/boxes.hpp"
+#include "leaves/boxes.hpp"
 #include "stele/dtype.hpp"
 #include "stele/options.hpp"
 #include "stele/result.hpp"

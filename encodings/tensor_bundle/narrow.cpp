@@ -5,7 +5,7 @@
 
 #include "base/crc32c.hpp"
 #include "bundle.hpp"
-#include "snapshot/source_range.hpp"
+#include "leaves/source_range.hpp"
 
 namespace stele::inline v0::detail::tensorflow {
 namespace {

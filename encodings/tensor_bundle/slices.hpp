@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "passes/boxes.hpp"
+#include "leaves/boxes.hpp"
 
 namespace stele::inline v0::detail::tensorflow {
 

@@ -10,9 +10,9 @@
 
 #include "base/crc32c.hpp"
 #include "base/shortened.hpp"
-#include "passes/blocks.hpp"
-#include "passes/region.hpp"
-#include "snapshot/source_range.hpp"
+#include "leaves/blocks.hpp"
+#include "leaves/region.hpp"
+#include "leaves/source_range.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::zarr {

@@ -29,7 +29,7 @@ namespace stele::inline v0 {
 class Source;
 class Value;  // stele/value.hpp
 namespace detail {
-class UncachedReads;  // src/snapshot/uncached_reads.hpp
+class UncachedReads;  // src/leaves/uncached_reads.hpp
 }  // namespace detail
 
 /// Returns "tensor", "list", …
@@ -125,7 +125,7 @@ struct SourceRange {
 
 struct LeafOps;
 namespace detail {
-class Needs;  // src/snapshot/needs.hpp
+class Needs;  // src/leaves/needs.hpp
 }  // namespace detail
 
 struct Provider {

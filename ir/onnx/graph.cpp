@@ -7,6 +7,7 @@
 #include "encodings/onnx/fields.hpp"
 #include "encodings/onnx/model.hpp"
 #include "encodings/protobuf/fields.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::ir {

@@ -5,7 +5,7 @@
 
 #include "encodings/protobuf/fields.hpp"
 #include "encodings/tensor_bundle/bundle.hpp"
-#include "snapshot/source_range.hpp"
+#include "leaves/source_range.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::ir::tensorflow {

@@ -11,10 +11,10 @@
 
 #include "base/parallel.hpp"
 #include "bindings.hpp"
-#include "passes/region.hpp"
+#include "leaves/provider.hpp"
+#include "leaves/region.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
-#include "snapshot/provider.hpp"
 
 namespace stele::python {
 

@@ -4,13 +4,13 @@
 
 #include "base/entry_names.hpp"
 #include "base/meter.hpp"
+#include "base/skipped.hpp"
 #include "file.hpp"
 #include "graph/checkpoint.hpp"
 #include "graph_fb.hpp"
 #include "json/json.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
-#include "snapshot/skipped.hpp"
 #include "snapshot/unread.hpp"
 #include "stele/recorders/archive.hpp"
 

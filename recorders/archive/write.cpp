@@ -4,13 +4,13 @@
 #include <thread>
 
 #include "base/parallel.hpp"
+#include "base/skipped.hpp"
 #include "dl4j/checkpoint.hpp"
 #include "file.hpp"
 #include "io/os/os.hpp"
 #include "recorder.hpp"
 #include "rewriter.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/skipped.hpp"
 #include "stele/recorders/archive.hpp"
 #include "tag_writer.hpp"
 

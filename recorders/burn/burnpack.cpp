@@ -173,7 +173,7 @@ class BurnpackReader {
   Result<Snapshot> finish() {
     for (auto& scalar : index_.scalars) builder_.value(scalar.name, std::move(scalar.value), true);
     STELE_TRY(finish_names(builder_, std::move(index_.metadata), memory_));
-    index_.skipped.leave_out(builder_.data(), "unknown keys of the description");
+    index_.skipped.leave_out(builder_.data().left_out, "unknown keys of the description");
     builder_.keep(pack_);
     return builder_.finish();
   }

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "snapshot/skipped.hpp"
+#include "base/skipped.hpp"
 #include "stele/param.hpp"
 #include "stele/result.hpp"
 #include "stele/shape.hpp"

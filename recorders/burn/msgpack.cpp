@@ -1,5 +1,5 @@
 // MessagePack as rmp-serde writes it, with named fields.
-#include "snapshot/source_range.hpp"
+#include "leaves/source_range.hpp"
 #include "tokens.hpp"
 
 namespace stele::inline v0::detail::burn {

@@ -6,9 +6,9 @@
 #include "bincode.hpp"
 #include "elements.hpp"
 #include "fields.hpp"
+#include "leaves/source_range.hpp"
 #include "record_reader.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/source_range.hpp"
 #include "stele/record.hpp"
 
 namespace stele::inline v0::detail::burn {

@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/skipped.hpp"
 #include "elements.hpp"
 #include "fields.hpp"
 #include "lookahead.hpp"
 #include "module/walk.hpp"
 #include "record_reader.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/skipped.hpp"
 
 namespace stele::inline v0::detail::burn {
 namespace {
@@ -60,7 +60,7 @@ class NamedReader final : public RecordReader {
     if (!item) return Error(Errc::malformed, "the record has no item");
     STELE_TRY(check(header_, options_));
     builder_.set_metadata(std::move(metadata));
-    skipped_.leave_out(builder_.data(), "unknown keys of the record");
+    skipped_.leave_out(builder_.data().left_out, "unknown keys of the record");
     builder_.set_unknown_kinds({.all = true});
     return finish(tokens_.keeper());
   }

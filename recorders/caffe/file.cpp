@@ -10,7 +10,7 @@
 #include "base/varint.hpp"
 #include "encodings/protobuf/fields.hpp"
 #include "io/cursor.hpp"
-#include "snapshot/source_range.hpp"
+#include "leaves/source_range.hpp"
 
 namespace stele::inline v0::detail::caffe {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "base/varint.hpp"
 #include "encodings/protobuf/fields.hpp"
+#include "leaves/source_range.hpp"
 #include "program.hpp"
-#include "snapshot/source_range.hpp"
 
 namespace stele::inline v0::detail::coreml {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "encodings/protobuf/fields.hpp"
-#include "snapshot/source_range.hpp"
+#include "leaves/source_range.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/value.hpp"
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "leaves/source_range.hpp"
 #include "model.hpp"
-#include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 

@@ -5,10 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include "leaves/source_range.hpp"
 #include "passes/byte_order.hpp"
 #include "passes/transpose.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
 
 namespace stele::inline v0::detail::executorch {

@@ -14,9 +14,9 @@
 #include "encodings/gguf/pairs.hpp"
 #include "encodings/gguf/types.hpp"
 #include "io/files.hpp"
+#include "leaves/source_range.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/flat.hpp"
-#include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
@@ -33,7 +33,7 @@ class GgufReader {
   GgufReader(SourcePtr source, const Limits& limits) : source_(std::move(source)), memory_(limits, source_->size()) {}
 
   Result<Snapshot> run() {
-    STELE_TRY_ASSIGN(gguf::File first, gguf::read_file(source_, builder_, memory_));
+    STELE_TRY_ASSIGN(gguf::File first, gguf::read_file(source_, memory_));
     if (first.split.count > 1) {
       STELE_TRY(open_set(std::move(first)));
     } else {
@@ -71,7 +71,7 @@ class GgufReader {
         STELE_TRY_ASSIGN(const SourcePtr part,
                          detail::open_of_set(bundle, std::string(prefix) + ending, static_cast<std::size_t>(i)));
         memory_.admit(part->size(), detail::index_rate::file);
-        STELE_TRY_ASSIGN(file, gguf::read_file(part, builder_, memory_));
+        STELE_TRY_ASSIGN(file, gguf::read_file(part, memory_));
       }
       if (file.split.count != split.count || file.split.number != i || file.split.tensors != split.tensors) {
         return Error(Errc::malformed, "a file of the split set belongs to another set")
@@ -125,7 +125,7 @@ class GgufReader {
     for (const gguf::File& file : files_) count += file.tensors.size();
     builder_.set_flat();
     builder_.reserve(count + 1, count, 2 * count);
-    for (const gguf::File& file : files_) {
+    for (gguf::File& file : files_) {
       for (const gguf::TensorEntry& e : file.tensors) {
         const Provider provider{&detail::source_ops, file.source.get(), e.offset};
         if (e.dtype != DType::none) {
@@ -135,6 +135,7 @@ class GgufReader {
         }
       }
       builder_.keep(file.source);
+      builder_.keep(std::make_shared<const detail::NamePool>(std::move(file.names)));
     }
     detail::Properties pairs = std::move(files_[0].pairs);
     auto& map = *pairs.values.as_map();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/limits.hpp"
+#include "base/skipped.hpp"
 #include "base/value_memory.hpp"
 #include "encodings/zip/zip.hpp"
 #include "hdf5/hdf5.hpp"
@@ -19,7 +20,6 @@
 #include "snapshot/fill.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/properties.hpp"
-#include "snapshot/skipped.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
@@ -161,8 +161,8 @@ class Reader {
       memory_.admit(extras->second.size(), index_rate::index);
     }
     STELE_TRY(finish_names(builder_, std::move(metadata_), memory_));
-    skipped_attributes_.leave_out(builder_.data(), "attributes that are not real numbers or texts");
-    skipped_entries_.leave_out(builder_.data(), "files of the model");
+    skipped_attributes_.leave_out(builder_.data().left_out, "attributes that are not real numbers or texts");
+    skipped_entries_.leave_out(builder_.data().left_out, "files of the model");
     if (in_order_) builder_.set_in_order();
     builder_.keep(source_);
     Snapshot snapshot = with_unread(builder_.finish(), others_);

@@ -8,9 +8,9 @@
 #include "base/in_file.hpp"
 #include "base/limits.hpp"
 #include "file.hpp"
+#include "leaves/source_range.hpp"
 #include "passes/byte_order.hpp"
 #include "passes/composites/composite.hpp"
-#include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/recorders/read_only.hpp"
 

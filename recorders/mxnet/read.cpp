@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "file.hpp"
+#include "leaves/source_range.hpp"
 #include "mxnet.hpp"
 #include "passes/byte_order.hpp"
-#include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/mxnet.hpp"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "snapshot/source_range.hpp"
+#include "leaves/source_range.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::ncnn {

@@ -8,10 +8,10 @@
 #include <optional>
 
 #include "items.hpp"
+#include "leaves/source_range.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
-#include "snapshot/source_range.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/quantize.hpp"
 #include "text.hpp"

@@ -10,20 +10,20 @@
 
 #include "base/in_file.hpp"
 #include "base/limits.hpp"
+#include "base/skipped.hpp"
 #include "encodings/zarr/array.hpp"
 #include "encodings/zarr/metadata.hpp"
 #include "encodings/zarr/store.hpp"
 #include "folders.hpp"
 #include "io/text.hpp"
 #include "json/json.hpp"
+#include "leaves/provider.hpp"
 #include "ocdbt.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/path_parts.hpp"
 #include "snapshot/paths.hpp"
-#include "snapshot/provider.hpp"
-#include "snapshot/skipped.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/tree.hpp"
 #include "snapshot/unreadable.hpp"
@@ -80,7 +80,7 @@ class Reader {
       if (member) builder_.end();
     }
     for (const std::string& item : step.skipped) skipped_.add(item);
-    skipped_.leave_out(builder_.data(), "items and files of other kinds");
+    skipped_.leave_out(builder_.data().left_out, "items and files of other kinds");
     if (builder_.data().flat) {
       STELE_TRY(finish_names(builder_, std::move(metadata_), memory_));
     } else {

@@ -4,11 +4,11 @@
 
 #include "expected.hpp"
 #include "io/files.hpp"
+#include "leaves/source_range.hpp"
 #include "passes/byte_order.hpp"
 #include "program.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unread.hpp"
 #include "stele/bundle.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/limits.hpp"
-#include "snapshot/source_range.hpp"
+#include "leaves/source_range.hpp"
 #include "stele/shape.hpp"
 
 namespace stele::inline v0::detail::numpy_pickle {

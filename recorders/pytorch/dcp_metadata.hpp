@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/limits.hpp"
-#include "passes/boxes.hpp"
+#include "leaves/boxes.hpp"
 #include "stele/bundle.hpp"
 #include "storage.hpp"
 

@@ -9,9 +9,9 @@
 #include <unordered_map>
 
 #include "base/limits.hpp"
+#include "base/skipped.hpp"
 #include "encodings/pickle/pickle.hpp"
 #include "encodings/zip/zip.hpp"
-#include "snapshot/skipped.hpp"
 #include "storage.hpp"
 
 namespace stele::inline v0::detail::pytorch {

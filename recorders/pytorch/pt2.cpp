@@ -12,6 +12,7 @@
 #include "objects.hpp"
 #include "read.hpp"
 #include "snapshot/adopt.hpp"
+#include "snapshot/data.hpp"
 #include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
 #include "tensors.hpp"
@@ -343,9 +344,9 @@ class ProgramReader {
     const std::uint64_t stored = checked_add(storages_->bytes(), inner_bytes_).value_or(UINT64_MAX);
     to_.set_capacity(std::max<std::uint64_t>(stored, directory_->source()->size()));
     to_.data().left_out.emplace_back(program_part);
-    values_.leave_out(to_.data(), "values and metadata of the weights");
-    extra_files(*directory_, root_).leave_out(to_.data(), "extra files");
-    unread().leave_out(to_.data(), unread_part);
+    values_.leave_out(to_.data().left_out, "values and metadata of the weights");
+    extra_files(*directory_, root_).leave_out(to_.data().left_out, "extra files");
+    unread().leave_out(to_.data().left_out, unread_part);
     if (storages_->in_order()) to_.set_in_order();
     to_.keep(storages_);
     return to_.finish();

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "encodings/gzip/gzip.hpp"
-#include "passes/blocks.hpp"
-#include "snapshot/source_range.hpp"
+#include "leaves/blocks.hpp"
+#include "leaves/source_range.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {

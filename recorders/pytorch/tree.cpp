@@ -491,7 +491,7 @@ class TreeBuilder {
       to_.set_origin(metadata_origin, std::move(text));
     }
     if (program_) to_.data().left_out.emplace_back(program_part);
-    file_.extra_files.leave_out(to_.data(), "extra files");
+    file_.extra_files.leave_out(to_.data().left_out, "extra files");
     to_.set_capacity(std::max<std::uint64_t>(file_.storages->bytes(), 1));
     if (file_.storages->in_order()) to_.set_in_order();
     to_.keep(file_.storages);

@@ -9,13 +9,13 @@
 
 #include "base/in_file.hpp"
 #include "base/limits.hpp"
+#include "base/skipped.hpp"
 #include "file.hpp"
 #include "io/files.hpp"
 #include "json/json.hpp"
-#include "passes/boxes.hpp"
+#include "leaves/boxes.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/shard_index.hpp"
-#include "snapshot/skipped.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
 
@@ -194,7 +194,7 @@ class BoxesReader {
         return std::move(added).error().path(std::string(pieces_[tensor.front()].name));
       }
     }
-    skipped_.leave_out(builder_.data(), "metadata of further files");
+    skipped_.leave_out(builder_.data().left_out, "metadata of further files");
     builder_.keep(joined_);
     return builder_.finish();
   }

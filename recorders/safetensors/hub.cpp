@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/skipped.hpp"
 #include "encodings/safetensors/file.hpp"
 #include "file.hpp"
 #include "io/text.hpp"
@@ -15,7 +16,6 @@
 #include "snapshot/flat.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/side_files.hpp"
-#include "snapshot/skipped.hpp"
 #include "stele/composite.hpp"
 #include "stele/recorders/safetensors.hpp"
 #include "stele/value.hpp"

@@ -44,7 +44,7 @@ Result<Snapshot> detail::safetensors::open_file(SourcePtr source, const OpenCont
                      builder.tensor(t.name, t.dtype, t.shape, t.bytes, t.provider);
                    }));
   STELE_TRY(detail::finish_names(builder, std::move(contents.metadata), memory));
-  contents.skipped.leave_out(builder.data(), "unknown keys of tensors");
+  contents.skipped.leave_out(builder.data().left_out, "unknown keys of tensors");
   builder.keep(std::move(contents.keeper));
   return detail::in_host_order(builder.finish());
 }

@@ -8,6 +8,7 @@
 
 #include "base/extension.hpp"
 #include "base/limits.hpp"
+#include "base/skipped.hpp"
 #include "encodings/zarr/array.hpp"
 #include "encodings/zarr/metadata.hpp"
 #include "encodings/zarr/store.hpp"
@@ -15,7 +16,6 @@
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/path_parts.hpp"
-#include "snapshot/skipped.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
@@ -59,7 +59,7 @@ class Reader {
       }
     }
     if (builder_.data().flat) STELE_TRY(finish_names(builder_, std::move(metadata), memory_));
-    skipped.leave_out(builder_.data(), "attributes of groups");
+    skipped.leave_out(builder_.data().left_out, "attributes of groups");
     builder_.data().notes = arrays_->notes();
     builder_.set_capacity(std::max<std::uint64_t>(arrays_->capacity(), 1));
     builder_.keep(arrays_);

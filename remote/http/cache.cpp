@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/hash.hpp"
-#include "remote/environment.hpp"
-#include "remote/s3/sigv4.hpp"
+#include "remote/http/environment.hpp"
+#include "remote/http/sha256.hpp"
 #include "stele/bundle.hpp"
 
 namespace stele::inline v0::remote {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/hash.hpp"
-#include "remote/environment.hpp"
+#include "remote/http/environment.hpp"
 
 namespace stele::inline v0::remote {
 namespace {

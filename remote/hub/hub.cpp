@@ -5,7 +5,7 @@
 
 #include "base/hex.hpp"
 #include "io/files.hpp"
-#include "remote/environment.hpp"
+#include "remote/http/environment.hpp"
 #include "remote/http/file.hpp"
 #include "stele/value.hpp"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "remote/environment.hpp"
+#include "remote/http/environment.hpp"
 #include "remote/s3/store.hpp"
 
 namespace stele::inline v0::remote {

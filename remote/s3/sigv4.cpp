@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <vector>
+
+#include "remote/http/sha256.hpp"
 
 namespace stele::inline v0::remote {
 namespace {
@@ -27,13 +30,6 @@ std::span<const unsigned char> bytes_of(std::string_view text) {
 std::string hash_hex(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text))); }
 
 }  // namespace
-
-std::string sha256_hex(std::span<const std::byte> bytes) {
-  Hash out{};
-  unsigned size = 0;
-  EVP_Digest(bytes.data(), bytes.size(), out.data(), &size, EVP_sha256(), nullptr);
-  return hex(std::as_bytes(std::span(out)));
-}
 
 Status sign_v4(Request& request, const Credentials& credentials, std::string_view region, std::string_view service,
                std::string_view payload, std::time_t now) {

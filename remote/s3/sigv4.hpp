@@ -2,9 +2,7 @@
 // systems (curl#9717, #13754, #16927).
 #pragma once
 
-#include <cstddef>
 #include <ctime>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,6 +20,5 @@ Status sign_v4(Request& request, const Credentials& credentials, std::string_vie
                std::string_view payload, std::time_t now);
 
 using v0::detail::hex;
-std::string sha256_hex(std::span<const std::byte> bytes);
 
 }  // namespace stele::inline v0::remote

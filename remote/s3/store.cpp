@@ -6,6 +6,7 @@
 #include "io/files.hpp"
 #include "io/text.hpp"
 #include "remote/http/file.hpp"
+#include "remote/http/sha256.hpp"
 #include "remote/s3/sigv4.hpp"
 
 namespace stele::inline v0::remote {

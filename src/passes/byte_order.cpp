@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "leaves/needs.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/needs.hpp"
 
 namespace stele::inline v0::detail {
 namespace {

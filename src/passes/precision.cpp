@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
+#include "leaves/needs.hpp"
 #include "passes/quantize.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/needs.hpp"
 #include "snapshot/undecoded.hpp"
 
 namespace stele::inline v0 {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/meter.hpp"
+#include "leaves/needs.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/meter_sink.hpp"
-#include "snapshot/needs.hpp"
 
 namespace stele::inline v0::detail {
 

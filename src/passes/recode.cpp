@@ -7,12 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "leaves/needs.hpp"
 #include "passes/batches.hpp"
 #include "passes/composites/encode.hpp"
 #include "passes/differences.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/needs.hpp"
 #include "stele/precision/blocks.hpp"
 #include "stele/quantize.hpp"
 

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <vector>
 
-#include "passes/blocks.hpp"
+#include "leaves/blocks.hpp"
+#include "leaves/needs.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/needs.hpp"
 #include "stele/quantize.hpp"
 
 namespace stele::inline v0::detail {

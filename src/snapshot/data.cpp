@@ -1,24 +1,10 @@
 #include "snapshot/data.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/hash.hpp"
 
 namespace stele::inline v0::detail {
-
-std::string_view NamePool::add(std::string_view name) {
-  if (name.empty()) return "";
-  if (used_ + name.size() > capacity_) {
-    capacity_ = std::max<std::size_t>(name.size(), 16384);
-    blocks_.push_back(std::make_unique_for_overwrite<char[]>(capacity_));
-    used_ = 0;
-  }
-  char* at = blocks_.back().get() + used_;
-  std::memcpy(at, name.data(), name.size());
-  used_ += name.size();
-  return {at, name.size()};
-}
 
 std::uint32_t TypeIndex::find_or_add(std::vector<TypeData>& types, std::string_view name, std::uint32_t version) {
   const auto slot_of = [&](std::string_view n, std::uint32_t v) {

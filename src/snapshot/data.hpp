@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/name_pool.hpp"
+#include "base/properties.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/type_info.hpp"
 #include "stele/snapshot.hpp"
@@ -58,16 +60,6 @@ struct ConstantField {
   std::string_view name;
 };
 
-/// Owns names that have no other owner. Their addresses are stable.
-class STELE_EXPORT NamePool {
- public:
-  std::string_view add(std::string_view name);
-
- private:
-  std::vector<std::unique_ptr<char[]>> blocks_;
-  std::size_t used_ = 0, capacity_ = 0;
-};
-
 /// One block for the large arrays of a snapshot: page faults of fresh memory would cost more than filling it, and a
 /// block of 2 MiB can be one huge page. Allocations that do not fit use the heap.
 class Arena final : public std::pmr::memory_resource {
@@ -93,12 +85,6 @@ class Arena final : public std::pmr::memory_resource {
 
   Bytes block_;
   std::size_t used_ = 0;
-};
-
-/// The typed properties of a file.
-struct Properties {
-  Value values;                              // a map
-  std::map<std::string, std::string> types;  // key -> its type in the file, for keys whose type the Value does not show
 };
 
 /// The graph of operations: string of an entry in SnapshotData::left_out.

@@ -8,11 +8,11 @@
 
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
+#include "leaves/needs.hpp"
+#include "leaves/source_range.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/meter_sink.hpp"
-#include "snapshot/needs.hpp"
-#include "snapshot/source_range.hpp"
 #include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/expansion.hpp"

@@ -4,11 +4,11 @@
 #include <set>
 
 #include "base/limits.hpp"
+#include "base/skipped.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/paths.hpp"
-#include "snapshot/skipped.hpp"
 
 namespace stele::inline v0::detail {
 

@@ -1,4 +1,5 @@
 #include "snapshot/shard_index.hpp"
+#include "snapshot/data.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -9,14 +10,14 @@
 #include "base/hash.hpp"
 #include "base/hex.hpp"
 #include "base/in_file.hpp"
+#include "base/skipped.hpp"
 #include "io/files.hpp"
 #include "io/text.hpp"
 #include "json/json.hpp"
 #include "json/sealed.hpp"
-#include "passes/region.hpp"
+#include "leaves/region.hpp"
+#include "leaves/source_range.hpp"
 #include "snapshot/meter_sink.hpp"
-#include "snapshot/skipped.hpp"
-#include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -446,9 +447,9 @@ class Opener {
         if (leaf.byte_size() != 0 && !shard->used[i]) tensors.add(leaf.path());
       }
     }
-    index_.skipped.leave_out(builder_.data(), "unknown keys of the index");
-    tensors.leave_out(builder_.data(), "tensors of the files that the index does not list");
-    metadata.leave_out(builder_.data(), "metadata of the files");
+    index_.skipped.leave_out(builder_.data().left_out, "unknown keys of the index");
+    tensors.leave_out(builder_.data().left_out, "tensors of the files that the index does not list");
+    metadata.leave_out(builder_.data().left_out, "metadata of the files");
   }
 
   /// Returns a box as stored in its file.

@@ -12,9 +12,9 @@
 
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
-#include "passes/boxes.hpp"
+#include "base/skipped.hpp"
+#include "leaves/boxes.hpp"
 #include "snapshot/shard_set.hpp"
-#include "snapshot/skipped.hpp"
 #include "stele/snapshot.hpp"
 
 namespace stele::inline v0::detail::shards {

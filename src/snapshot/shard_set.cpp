@@ -10,6 +10,7 @@
 
 #include "base/in_file.hpp"
 #include "base/limits.hpp"
+#include "base/skipped.hpp"
 #include "base/value_memory.hpp"
 #include "io/files.hpp"
 #include "io/text.hpp"
@@ -17,7 +18,6 @@
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
-#include "snapshot/skipped.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
@@ -52,7 +52,7 @@ class SetReader {
     }
     if (!extras_) metadata_.erase(std::string(flat_key));
     STELE_TRY(finish_names(builder_, std::move(metadata_), memory_));
-    skipped_.leave_out(builder_.data(), "unknown keys of the index");
+    skipped_.leave_out(builder_.data().left_out, "unknown keys of the index");
     builder_.set_capacity(capacity_);
     return builder_.finish();
   }

@@ -11,6 +11,8 @@
 namespace stele::inline v0::detail {
 namespace {
 
+static_assert(sizeof(Node) + sizeof(LeafData) + 3 * sizeof(std::uint32_t) <= leaf_memory);
+
 std::string_view name_of(const Node& node) { return {node.name, node.name_size}; }
 
 }  // namespace

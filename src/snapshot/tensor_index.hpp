@@ -11,20 +11,11 @@
 #include <vector>
 
 #include "base/limits.hpp"
+#include "leaves/tensor_entry.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/snapshot.hpp"
 
 namespace stele::inline v0::detail {
-
-/// A tensor of a file as its encoding describes it, or an entry that is not a tensor.
-struct TensorEntry {
-  std::string_view name;  // the full name
-  DType dtype = DType::none;
-  std::span<const Extent> shape;
-  std::uint64_t bytes = 0;
-  Provider provider{};
-  std::string_view unreadable{};  // the reason why the entry is not a tensor; else empty
-};
 
 /// Returns the tensors of a snapshot, by leaf. Takes the names from `paths`.
 STELE_EXPORT std::vector<TensorEntry> entries_of(const Snapshot& snapshot, const LeafPaths& paths);

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/skipped.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/skipped.hpp"
 
 namespace stele::inline v0::detail {
 namespace {
@@ -35,7 +35,7 @@ Snapshot with_unread(Snapshot snapshot, std::span<const std::string> members,
     if (!is_description(name) && !(known && known(name))) unread.add(name);
   }
   auto data = derived_data(snapshot);
-  unread.leave_out(*data, unread_part);
+  unread.leave_out(data->left_out, unread_part);
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 

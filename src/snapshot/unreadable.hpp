@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "leaves/tensor_entry.hpp"
 #include "stele/report.hpp"
 #include "stele/snapshot.hpp"
 
@@ -13,8 +14,6 @@ namespace stele::inline v0::detail {
 
 /// The annotation of such a leaf: the reason, as a noun phrase such as "an array of Python objects".
 inline constexpr std::string_view unreadable_key = "unreadable";
-/// Memory of a leaf with this annotation, in addition to the memory of every leaf and the text.
-inline constexpr std::uint64_t unreadable_memory = 256;
 
 /// Adds the leaf, with one dimension: the size of the entry in the file, in bytes. `provider` reads them; if it has no
 /// `ops`, the leaf is empty. Returns the leaf's node.

@@ -13,7 +13,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/hash.hpp"
-#include "passes/boxes.hpp"
+#include "leaves/boxes.hpp"
 #include "support/models.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"

@@ -13,7 +13,7 @@
 
 #include "device/devices.hpp"
 #include "io/os/os.hpp"
-#include "snapshot/uncached_reads.hpp"
+#include "leaves/uncached_reads.hpp"
 #include "support/temp_dir.hpp"
 
 namespace uncached_test {

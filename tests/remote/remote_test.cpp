@@ -13,6 +13,7 @@
 
 #include "io/urls.hpp"
 #include "remote/http/client.hpp"
+#include "remote/http/sha256.hpp"
 #include "remote/http/url.hpp"
 #include "remote/s3/sigv4.hpp"
 #include "support/http_server.hpp"

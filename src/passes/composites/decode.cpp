@@ -5,13 +5,13 @@
 #include <limits>
 #include <optional>
 
+#include "leaves/needs.hpp"
+#include "leaves/provider.hpp"
+#include "leaves/region.hpp"
 #include "passes/composites/composite.hpp"
-#include "passes/region.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/needs.hpp"
 #include "snapshot/paths.hpp"
-#include "snapshot/provider.hpp"
 #include "snapshot/undecoded.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/codes.hpp"

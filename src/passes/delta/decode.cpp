@@ -2,8 +2,8 @@
 #include <bit>
 #include <cstring>
 
+#include "leaves/needs.hpp"
 #include "passes/delta/delta.hpp"
-#include "snapshot/needs.hpp"
 
 namespace stele::inline v0::detail::delta {
 namespace {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "leaves/needs.hpp"
 #include "passes/delta/delta.hpp"
-#include "snapshot/needs.hpp"
 
 namespace stele::inline v0::detail::delta {
 namespace {

@@ -1,11 +1,12 @@
-#include "snapshot/source_range.hpp"
+// Streams and verifies ranges of sources.
+#include "leaves/source_range.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <string>
 
 #include "base/hash.hpp"
-#include "snapshot/uncached_reads.hpp"
+#include "leaves/uncached_reads.hpp"
 
 namespace stele::inline v0::detail {
 

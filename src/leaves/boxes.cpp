@@ -1,4 +1,5 @@
-#include "passes/boxes.hpp"
+// Checks boxes, and joins them to a tensor.
+#include "leaves/boxes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,10 +10,10 @@
 #include <utility>
 
 #include "base/hash.hpp"
-#include "passes/blocks.hpp"
-#include "snapshot/needs.hpp"
-#include "snapshot/provider.hpp"
-#include "snapshot/source_range.hpp"
+#include "leaves/blocks.hpp"
+#include "leaves/needs.hpp"
+#include "leaves/provider.hpp"
+#include "leaves/source_range.hpp"
 
 namespace stele::inline v0::detail {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "passes/boxes.hpp"
+#include "leaves/boxes.hpp"
 #include "stele/shape.hpp"
 #include "stele/snapshot.hpp"
 

@@ -24,7 +24,7 @@ struct Box {
 STELE_EXPORT Status check_cover(std::span<const Box> boxes, std::span<const Extent> shape, IndexBudget& memory);
 
 /// A leaf whose bytes are in the leaves of its boxes, each row-major. A stream reads it block by block and checks each
-/// part as the part's own stream would. Takes memory for one block (passes/blocks.hpp), independent of the size of the
+/// part as the part's own stream would. Takes memory for one block (leaves/blocks.hpp), independent of the size of the
 /// parts.
 class STELE_EXPORT JoinedBoxes {
  public:

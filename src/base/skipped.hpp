@@ -1,4 +1,4 @@
-// Lists data that a reader skips, as a part in SnapshotData::left_out.
+// Lists data that a reader skips, as a part for SnapshotData::left_out.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/shortened.hpp"
-#include "snapshot/data.hpp"
 
 namespace stele::inline v0::detail {
 
@@ -31,7 +30,6 @@ class Skipped {
     names_.push_back(names_.size() < max_names ? std::move(text) : "…");
   }
   /// Adds the part "<what>: <names>", if there are names.
-  void leave_out(SnapshotData& data, std::string_view what) const { leave_out(data.left_out, what); }
   void leave_out(std::vector<std::string>& parts, std::string_view what) const {
     if (names_.empty()) return;
     std::string part(what);

@@ -1,8 +1,7 @@
-#include "snapshot/needs.hpp"
+// Announces ranges of sources before leaves are read.
+#include "leaves/needs.hpp"
 
 #include <algorithm>
-
-#include "snapshot/data.hpp"
 
 namespace stele::inline v0::detail {
 
@@ -12,7 +11,7 @@ Needs::~Needs() {
 }
 
 void Needs::add(const Snapshot& snapshot) {
-  for (const LeafData& leaf : snapshot.data()->leaves) add(leaf.provider, leaf.bytes);
+  for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) add(snapshot.leaf(i));
 }
 
 void Needs::add_stored(const Provider& leaf, std::uint64_t size) {

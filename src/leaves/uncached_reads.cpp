@@ -1,4 +1,5 @@
-#include "snapshot/uncached_reads.hpp"
+// Reads large leaves of files past the cache of files.
+#include "leaves/uncached_reads.hpp"
 
 #include <algorithm>
 #include <cstdint>

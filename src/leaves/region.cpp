@@ -1,9 +1,10 @@
-#include "passes/region.hpp"
+// Reads a box of a leaf.
+#include "leaves/region.hpp"
 
 #include <algorithm>
 #include <cstring>
 
-#include "snapshot/provider.hpp"
+#include "leaves/provider.hpp"
 #include "stele/source.hpp"
 
 namespace stele::inline v0::detail {
