@@ -45,9 +45,10 @@ from ._errors import (
     Report,
     Row,
 )
-from ._file import Checkpoint, File, Tensor, open  # noqa: A004
+from ._file import Checkpoint, File, open  # noqa: A004
 from ._save import save
 from ._stele import version as __version__
+from ._tensor import Tensor
 from .checkpoints import CheckpointManager
 
 __all__ = [
