@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _load  # noqa: F401, I001: before all that import _stele
-from . import devices, transforms
+from . import _stele, devices, transforms
 from ._commands import (
     Difference,
     Differences,
@@ -95,8 +95,6 @@ __all__ = [
 
 def formats() -> dict[str, str]:
     """Returns ``{name: extension}`` of the formats that :func:`save` writes."""
-    from . import _stele
-
     return {name: extension for name, extension, writes in _stele.formats() if writes}
 
 
