@@ -158,7 +158,7 @@ Code Engine::free_host(void* memory) {
 
 /// Returns the block of a range of device memory, or null after reporting a misuse.
 std::shared_ptr<Block> Engine::device_range(std::uint64_t address, std::size_t size) {
-  const auto block = find(device_blocks_, address);
+  auto block = find(device_blocks_, address);
   if (!block) {
     const auto freed = find(freed_blocks_, address);
     misuse(freed ? "use_after_free" : "unknown_address",

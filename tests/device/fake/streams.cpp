@@ -50,7 +50,7 @@ Code Engine::find_stream(void* handle, Stream*& out) {
 }
 
 std::shared_ptr<Stream> Engine::make_stream(Device& device, bool blocking) {
-  const auto stream = std::make_shared<Stream>();
+  auto stream = std::make_shared<Stream>();
   stream->handle = reinterpret_cast<void*>(first_handle + 16 * handles_++);
   stream->number = ++stream_numbers_;
   stream->device = &device;
