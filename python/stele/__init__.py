@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _load  # noqa: F401, I001: before all that import _stele
-from . import devices, transforms
+from . import _stele, devices, transforms
 from ._commands import (
     Difference,
     Differences,
@@ -45,9 +45,10 @@ from ._errors import (
     Report,
     Row,
 )
-from ._file import Checkpoint, File, Tensor, open  # noqa: A004
+from ._file import Checkpoint, File, open  # noqa: A004
 from ._save import save
 from ._stele import version as __version__
+from ._tensor import Tensor
 from .checkpoints import CheckpointManager
 
 __all__ = [
@@ -94,8 +95,6 @@ __all__ = [
 
 def formats() -> dict[str, str]:
     """Returns ``{name: extension}`` of the formats that :func:`save` writes."""
-    from . import _stele
-
     return {name: extension for name, extension, writes in _stele.formats() if writes}
 
 

@@ -12,7 +12,8 @@ from typing import Any, Union
 
 from . import _stele
 from ._errors import Error, Report, make
-from ._file import File, interruptible
+from ._file import File
+from ._interrupt import interruptible
 from ._save import report_of
 
 Path = Union[str, "os.PathLike[str]"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from typing import Any
 
@@ -90,25 +91,18 @@ def view_as(array: np.ndarray[Any, Any], dtype: str, shape: tuple[int, ...]) -> 
     return array.view(np.dtype([(dtype, "u1")]))
 
 
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
-
-
 def _unpack_4(packed: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Unpacks 4-bit elements, the lower half of a byte first, to a byte each."""
     out = np.empty(2 * packed.size, np.uint8)
     out[0::2] = packed & 15
     out[1::2] = packed >> 4
-    return out[: _count(shape)].reshape(shape)
+    return out[: math.prod(shape)].reshape(shape)
 
 
 def _unpack_6(packed: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Unpacks 6-bit elements, the lowest bits of the bytes first, to a byte each."""
     bits = np.unpackbits(packed, bitorder="little")
-    count = _count(shape)
+    count = math.prod(shape)
     rows = bits[: 6 * count].reshape(count, 6)
     return np.packbits(rows, axis=1, bitorder="little").reshape(shape)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Any, Dict, NamedTuple
+from typing import Any, NamedTuple
 
 import torch as _torch
 from torch.nn.modules.batchnorm import _NormBase
@@ -13,8 +13,11 @@ from torch.utils import _pytree
 
 from . import devices
 from ._errors import make
-from ._file import File, Progress, Tensor, _split
-from .torch import _BY_NAME, _DTYPES, _can_be_read, _check_memory, _kind, _place_of
+from ._file import File
+from ._interrupt import Progress
+from ._names import listed, tree
+from ._tensor import Tensor
+from ._torch_tensors import BY_NAME, DTYPES, can_be_read, check_memory, driver_kind, place_of
 
 _increment_version: Any = getattr(_torch.autograd.graph, "increment_version", None)  # since 2.1
 _EXTRA = "_extra_state"  # of torch: the last part of the name of what get_extra_state() returns
@@ -162,26 +165,7 @@ class _Below(NamedTuple):
 
 def _nested(key: str, entries: Mapping[str, Any]) -> Any:
     """Returns dicts and lists of names that state_of() allows."""
-    root: _Level = _Level()
-    for name, value in entries.items():
-        at = root
-        *levels, last = _split(name[len(key) + 1 :])
-        for level in levels:
-            at = at.setdefault(level, _Level())
-        at[last] = value
-    return _unnested(root)
-
-
-class _Level(Dict[str, Any]):
-    """A level of the names of extra state."""
-
-
-def _unnested(entry: Any) -> Any:
-    if not isinstance(entry, _Level):
-        return entry
-    values = {key: _unnested(value) for key, value in entry.items()}
-    numbers = [str(i) for i in range(len(values))]
-    return [values[number] for number in numbers] if values.keys() == set(numbers) else values
+    return listed(tree((name[len(key) + 1 :], value) for name, value in entries.items()))
 
 
 def _versions_of(file: File) -> dict[str, Any] | None:
@@ -209,11 +193,11 @@ class _Reading:
         """Reads straight into a tensor where that is possible."""
 
         def work(progress: Progress | None) -> Any:
-            plain = type(target) in (_torch.Tensor, _torch.nn.Parameter) and _DTYPES.get(target.dtype) == tensor.dtype
-            direct = plain and _can_be_read(target)
+            plain = type(target) in (_torch.Tensor, _torch.nn.Parameter) and DTYPES.get(target.dtype) == tensor.dtype
+            direct = plain and can_be_read(target)
             if direct and target.device.type == "cpu":
                 tensor.read_into(target, progress=progress)
-            elif direct and target.device.type == "cuda" and devices.count(_kind()) > 0:
+            elif direct and target.device.type == "cuda" and devices.count(driver_kind()) > 0:
                 self.file.read_into({tensor.name: target}, progress=_scaled(progress, tensor.nbytes))
             else:
                 target.copy_(tensor.torch())
@@ -257,7 +241,7 @@ class _Lazy(_torch.Tensor):
 
     @staticmethod
     def of(reading: _Reading, source: Tensor) -> _Lazy:
-        empty = _torch.empty(source.shape, dtype=_BY_NAME[source.dtype], device="meta")
+        empty = _torch.empty(source.shape, dtype=BY_NAME[source.dtype], device="meta")
         lazy: _Lazy = _torch.Tensor._make_subclass(_Lazy, empty)
         lazy._reading, lazy._source, lazy._real = reading, source, None
         return lazy
@@ -336,7 +320,7 @@ def _problems(
         if tuple(tensor.shape) != found.shape:
             problems.append(f"{name}: the file has the shape {list(found.shape)}, the module {list(tensor.shape)}")
     for name in file:
-        if name in state and file[name].dtype not in _BY_NAME:
+        if name in state and file[name].dtype not in BY_NAME:
             problems.append(f"{name}: torch has no dtype for {file[name].dtype}; use stele.transforms.dequantize")
     if strict:
         here = {name for name in file if _extra_name(name) is None} | set(extra)
@@ -356,7 +340,7 @@ def _assigned(
 ) -> dict[str, _torch.Tensor]:
     """Returns tensors for load_state_dict(assign=True): one for the names of one tensor in the file, and one parameter
     for the names of one parameter of the module."""
-    place = _place_of(device) if device else None
+    place = place_of(device) if device else None
     by_leaf: dict[int, _torch.Tensor] = {}
     if place is not None:
         for name, on_device in file.to_device(place, names, progress=progress).items():
@@ -403,7 +387,7 @@ def load(
     if problems:
         raise RuntimeError(f"load_model: {type(model).__name__} and the file differ:\n  " + "\n  ".join(problems))
     others = [name for name in file if _extra_name(name) is None]
-    names = [name for name in others if file[name].dtype in _BY_NAME]
+    names = [name for name in others if file[name].dtype in BY_NAME]
     reading = _Reading(file, progress, sum(file[name].nbytes for name in names if name in state))
     new: OrderedDict[str, Any] = OrderedDict()
     if assign:
@@ -411,7 +395,7 @@ def load(
     else:
         for name, tensor in state.items():
             if name in file and type(tensor) is _torch.Tensor:
-                _check_memory(tensor, name)
+                check_memory(tensor, name)
         new.update((name, _Lazy.of(reading, file[name])) for name in names)
     new.update(extra)
     metadata = _versions_of(file)

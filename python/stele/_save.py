@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 
 from . import _dtypes, _stele, devices
+from ._drivers import Memory
 from ._errors import Report, make
-from ._file import File, Progress, Stoppable, Tensor, checked, file_name, interruptible
+from ._file import File
+from ._interrupt import Progress, Stoppable, interruptible
+from ._options import checked, file_name
+from ._tensor import Tensor
 
 __all__ = ["model_of", "save"]
 
@@ -230,10 +234,10 @@ class _Gathering:
 
     def _array(self, name: str, entry: Any) -> None:
         if _dtypes.is_torch(entry):
-            from . import torch as bridge
+            from . import _torch_tensors
 
             self.kept.append(entry)  # a later tensor must not get its address
-            row, shared = bridge.row_of(entry, name)
+            row, shared = _torch_tensors.row_of(entry, name)
             first = self._shared.setdefault(shared, len(self.rows)) if shared else len(self.rows)
             if first != len(self.rows):
                 self._row(name, (name, first))
@@ -246,7 +250,7 @@ class _Gathering:
         self._row(name, _described(name, entry))
 
 
-def _on_device(name: str, memory: devices.Memory) -> tuple[Any, ...]:
+def _on_device(name: str, memory: Memory) -> tuple[Any, ...]:
     place = (memory.driver, memory.ordinal)
     return (name, memory.dtype, memory.shape, memory.owner, memory.address, place)
 

@@ -7,23 +7,19 @@
 from __future__ import annotations
 
 import math
-import os
-import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _dtypes, _stele
-from ._errors import Error, KeyNotFoundError, make
+from ._drivers import TYPES, Memory, count, driver, use_library
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["DeviceTensor", "count", "use_library"]
 
-# Types of devices of DLPack: kDLCUDA, kDLROCM.
-_TYPES = {"cuda": 2, "hip": 10}
-_KINDS = {number: kind for kind, number in _TYPES.items()}
+_KINDS = {number: kind for kind, number in TYPES.items()}
 # The default stream in DLPack's protocol.
 _DEFAULT_STREAMS = {"cuda": 1, "hip": 0}
 # Codes and bits of DLPack's dtypes.
@@ -36,70 +32,13 @@ _CODES = {
 }  # fmt: skip
 _NAMES = {code: name for name, code in _CODES.items()}
 
-_lock = threading.Lock()
-_libraries: dict[str, str] = {}
-_drivers: dict[str, Any] = {}
-
-
-def use_library(kind: str, library: str | os.PathLike[str] | None) -> None:
-    """Lets the next use of devices bind this library of the driver; None: the system's.
-
-    The driver that is bound already is dropped, with the page-locked memory that it keeps for the next call. Tensors
-    remain valid.
-
-    Args:
-        kind: ``"cuda"`` or ``"hip"``.
-    """
-    if kind not in _TYPES:
-        raise ValueError(f"not a kind of device: {kind!r}; expected cuda or hip")
-    with _lock:
-        _drivers.pop(kind, None)
-        _libraries[kind] = "" if library is None else os.fsdecode(library)
-
-
-def count(kind: str = "cuda") -> int:
-    """Returns the number of devices of a kind, ``"cuda"`` or ``"hip"``; 0 if the driver does not open."""
-    try:
-        number: int = driver(kind).count
-    except Error:
-        return 0
-    return number
-
-
-def driver(kind: str) -> Any:
-    """Returns the driver, opened once in a process.
-
-    Raises:
-        NotFoundError: there is no library of the driver, or no device.
-    """
-    with _lock:
-        found = _drivers.get(kind)
-        if found is None:
-            library = _libraries.get(kind, "")
-            try:
-                found = _drivers[kind] = _stele.Devices(kind, library)
-            except KeyNotFoundError as error:  # the library's error names no file
-                raise make("not_found", f"no driver of {kind}: {error.found or error.message}", file=library) from None
-        return found
-
 
 def parse(device: Any) -> tuple[str, int]:
     """Returns kind and number of a device such as ``"cuda:0"``."""
     kind, _, number = str(device).partition(":")
-    if kind not in _TYPES or not (number == "" or number.isascii() and number.isdigit()):
+    if kind not in TYPES or not (number == "" or number.isascii() and number.isdigit()):
         raise ValueError(f"not a device: {str(device)!r}; expected such as 'cuda:0' or 'hip:1'")
     return kind, int(number or 0)
-
-
-class Memory(NamedTuple):
-    """The elements of a tensor in the memory of a device, contiguous. `owner` keeps them."""
-
-    driver: Any
-    ordinal: int
-    address: int
-    dtype: str
-    shape: tuple[int, ...]
-    owner: Any
 
 
 def is_on_device(entry: Any) -> bool:
@@ -130,9 +69,9 @@ def memory_of(entry: Any, name: str, *, writable: bool = False) -> Memory:
         entry._driver.synchronize(entry._ordinal)
         return Memory(entry._driver, entry._ordinal, entry.address, entry.dtype, entry.shape, entry)
     if _dtypes.is_torch(entry):
-        from . import torch as bridge
+        from . import _torch_tensors
 
-        return bridge.memory_of(entry, name)
+        return _torch_tensors.memory_of(entry, name)
     number, ordinal = entry.__dlpack_device__()
     kind = _KINDS[int(number)]
     opened = driver(kind)
@@ -202,13 +141,13 @@ class DeviceTensor:
 
     def torch(self) -> torch.Tensor:
         """Returns a torch tensor with the same memory."""
-        from . import torch as bridge
+        from . import _torch_tensors
 
-        return bridge.tensor_on_device(self)
+        return _torch_tensors.tensor_on_device(self._bytes(), self.dtype, self.shape)
 
     def _array(self, dtype: str, shape: tuple[int, ...]) -> Any:
         code, bits = _CODES[dtype]
-        return _stele.to_dlpack(self._owner, self.address, list(shape), code, bits, _TYPES[self._kind], self._ordinal)
+        return _stele.to_dlpack(self._owner, self.address, list(shape), code, bits, TYPES[self._kind], self._ordinal)
 
     def _bytes(self) -> DeviceTensor:
         """Returns the bytes as a tensor with the same memory."""
@@ -225,7 +164,7 @@ class DeviceTensor:
         return array.__dlpack__(stream=stream, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (_TYPES[self._kind], self._ordinal)
+        return (TYPES[self._kind], self._ordinal)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -6,10 +6,10 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from support import CONTROL, DIGITS, InFolder, data_files, floats, run, safetensors
+from support import CONTROL, DIGITS_PT, DIGITS_ST, InFolder, data_files, floats, run, safetensors
 
 # One small file of each format.
-SEEDS = [DIGITS / "digits.safetensors", DIGITS / "digits.pth"]
+SEEDS = [DIGITS_ST, DIGITS_PT]
 
 
 def seeds():

@@ -12,9 +12,8 @@ import unittest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from support import DIGITS, STELE, InFolder, data, document, floats, run, safetensors, succeed
+from support import DIGITS_ST, STELE, InFolder, data, document, floats, run, safetensors, succeed
 
-DIGITS_ST = DIGITS / "digits.safetensors"
 
 
 def version(path, number):

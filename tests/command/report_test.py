@@ -11,7 +11,7 @@ import struct
 import subprocess
 import unittest
 
-from support import DIGITS, InFolder, document, floats, run, safetensors, succeed
+from support import DIGITS_ST, InFolder, document, floats, run, safetensors, succeed
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -83,10 +83,10 @@ class Report(InFolder):
         return json.loads(html.unescape(re.search(r'data-result="([^"]*)"', root[0])[1]))
 
     def test_numbers_without_script(self):
-        page = self.page(DIGITS / "digits.safetensors")
+        page = self.page(DIGITS_ST)
         rows = {row[0]: row for row in page.tables["tensors"][1:]}
-        content = (DIGITS / "digits.safetensors").read_bytes()
-        tensors = document("inspect", DIGITS / "digits.safetensors")["tensors"]
+        content = DIGITS_ST.read_bytes()
+        tensors = document("inspect", DIGITS_ST)["tensors"]
         self.assertEqual(set(rows), {t["name"] for t in tensors})
         for tensor in tensors:
             numbers = struct.unpack(f"<{tensor['elements']}f", content[tensor["offset"]:tensor["offset"] + tensor["bytes"]])
@@ -175,7 +175,7 @@ class Report(InFolder):
         self.assertEqual(cells, len(names))
 
     def test_in_a_browser(self):
-        self.page(DIGITS / "digits.safetensors")
+        self.page(DIGITS_ST)
         found = self.in_browser(self.path("page.html"), """
             const rows = () => [...document.querySelectorAll('#tensors tbody tr.on')].map((r) => r.cells[0].textContent);
             const heads = [...document.querySelectorAll('#tensors th')];

@@ -15,6 +15,8 @@ import test_data  # noqa: E402
 
 TESTS = test_data.root()  # with the files of tests/, unpacked
 DIGITS = ROOT / "examples" / "data"
+DIGITS_ST = DIGITS / "digits.safetensors"
+DIGITS_PT = DIGITS / "digits.pth"
 FIXTURES = ROOT.parent / "shared" / "fixtures"
 STELE = os.environ["STELE"]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,31 @@ def sample(dtype: str, shape: tuple[int, ...] = (4, 6), seed: int = 0) -> np.nda
         return rng.integers(0, 64, shape).astype(np.uint8).view(target)
     count = int(np.prod(shape, dtype=int))
     return rng.integers(0, 256, count * target.itemsize).astype(np.uint8).view(target).reshape(shape)
+
+
+DATA = {"a": np.arange(60, dtype=np.float32).reshape(3, 4, 5), "b": sample("bf16", (2, 3)), "c": np.int8([-1, 2, 3])}
+WAYS = ["mapped", "bytes", "compressed", "json.zst", "npz", "file object"]
+
+
+def opened(way: str, tensors: Mapping[str, Any], folder: Path) -> stele.File:
+    """Saves tensors and opens them: mapped, in memory, or compressed."""
+    if way == "mapped":
+        stele.save(tensors, folder / "m.safetensors", durability="process")
+        return stele.open(folder / "m.safetensors")
+    if way == "npz":
+        np.savez_compressed(folder / "n.npz", **tensors)
+        return stele.open(folder / "n.npz")
+    if way == "compressed":
+        return stele.open(stele.save(tensors, format="stele", compress=True))
+    if way == "file object":
+        return stele.open(io.BytesIO(stele.save(tensors, format="safetensors")))
+    return stele.open(stele.save(tensors, format=way if way in FORMATS else "safetensors"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    stele.save(DATA, tmp_path / "a.safetensors", metadata={"k": "v"}, values={"step": 3})
+    return tmp_path / "a.safetensors"
 
 
 def array_of_kind(kind: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -26,13 +26,14 @@ import stele.safetensors as drop_in
 import stele.safetensors.numpy as drop_in_numpy
 from stele import _dtypes
 from stele.safetensors import SafetensorError, TensorSpec, deserialize, safe_open, serialize, serialize_file
+from stele.safetensors._dtypes import BITS, CODES, PACKED, SPEC_DTYPES
 from stele.safetensors.numpy import load, load_file, save, save_file
 
 original: Any = importlib.import_module("safetensors")
 Array = np.ndarray[Any, Any]
-DTYPES = list(drop_in._CODES)
+DTYPES = list(CODES)
 # Dtypes that safetensors itself stores from NumPy.
-ORIGINAL_DTYPES = [name for name in DTYPES if name not in drop_in._PACKED]
+ORIGINAL_DTYPES = [name for name in DTYPES if name not in PACKED]
 BACKENDS = ("mmap", "pread")
 
 
@@ -120,8 +121,8 @@ def test_every_order_comes_back_equal(dtype: str, kind: str, path: str) -> None:
             assert equal_bits(file.get_slice("a")[:], expected)
             assert equal_bits(file.get_slice("a")[1:3, 2], expected[1:3, 2])
     (item,) = original.deserialize(Path(path).read_bytes())
-    assert item[1]["dtype"] == drop_in._CODES[dtype]
-    if dtype not in drop_in._PACKED:
+    assert item[1]["dtype"] == CODES[dtype]
+    if dtype not in PACKED:
         assert item[1]["data"] == np.ascontiguousarray(expected).tobytes()
 
 
@@ -534,10 +535,10 @@ def test_tensor_spec() -> None:
             TensorSpec(**{**whole, **changed})
 
 
-@pytest.mark.parametrize("name", list(drop_in._SPEC_DTYPES))
+@pytest.mark.parametrize("name", list(SPEC_DTYPES))
 def test_serialize(name: str, path: str) -> None:
     memory = np.arange(24, dtype=np.uint8) % 2
-    size = drop_in._BITS[drop_in._SPEC_DTYPES[name]] / 8
+    size = BITS[SPEC_DTYPES[name]] / 8
     shape = [24 if name == "float4_e2m1fn_x2" else int(24 / size)]
     arguments: dict[str, Any] = dict(dtype=name, shape=shape, data_ptr=memory.ctypes.data, data_len=24)
     expected = original.serialize({"x": original.TensorSpec(**arguments)}, {"k": "v"})
@@ -612,7 +613,7 @@ def same(torch: Any, a: Any, b: Any) -> bool:
     return bool(a.dtype == b.dtype and a.shape == b.shape and torch.equal(raw(a), raw(b)))
 
 
-@pytest.mark.parametrize("name", list(drop_in._SPEC_DTYPES))
+@pytest.mark.parametrize("name", list(SPEC_DTYPES))
 def test_torch_dtypes(name: str, path: str, torch: Any, pt: Any, original_pt: Any) -> None:
     if not hasattr(torch, name):
         pytest.skip(f"torch without {name}")
@@ -730,7 +731,7 @@ def test_torch_devices(path: str, torch: Any, pt: Any) -> None:
 
 
 def test_torch_staging_of_gpu_loads(path: str, torch: Any, pt: Any) -> None:
-    tensors = {name: torch_sample(torch, name) for name in drop_in._SPEC_DTYPES if hasattr(torch, name)}
+    tensors = {name: torch_sample(torch, name) for name in SPEC_DTYPES if hasattr(torch, name)}
     tensors["empty"], tensors["scalar"] = torch.zeros(0, 2), torch.tensor(3.0)
     pt.save_file(tensors, path)
     reader = safe_open(path, "pt")._opened()
@@ -924,4 +925,4 @@ def test_missing_frameworks(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_numpy_dtypes_are_those_of_the_table() -> None:
     for dtype in DTYPES:
-        assert drop_in._BITS[dtype] == 8 * numpy_dtype(dtype).itemsize or dtype in drop_in._PACKED
+        assert BITS[dtype] == 8 * numpy_dtype(dtype).itemsize or dtype in PACKED

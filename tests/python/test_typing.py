@@ -55,12 +55,12 @@ except stele.NotFoundError as error:
     reveal_type(error.offset)
     reveal_type(error.errno)
 stele.open("a", word=1)
-stele.save({"a": 1}, "b", quantize="8")
+stele.save({"a": 1}, "b", quantize=8.5)
 """
 
 REVEALED = [
     "stele._file.File",
-    "stele._file.Tensor",
+    "stele._tensor.Tensor",
     "list[str]",
     "tuple[int, ...]",
     "str",

@@ -1,5 +1,5 @@
-"""The command's tests under Wine: `STELE=WRAPPER command_test.py` runs those of tests/command/behaviour_test.py and the
-cases below, each in its own process with a time limit. command_skipped.txt lists the skipped ones, with reasons."""
+"""The command's tests under Wine: `STELE=WRAPPER command_test.py` runs those of tests/command/behaviour_*_test.py and
+the cases below, each in its own process with a time limit. command_skipped.txt lists the skipped ones, with reasons."""
 
 import os
 import pty
@@ -83,7 +83,8 @@ def outcome(name):
 
 
 def main():
-    everything = names(unittest.defaultTestLoader.loadTestsFromNames(["behaviour_test", "command_test"]))
+    modules = sorted(path.stem for path in (FOLDER.parent / "command").glob("behaviour_*_test.py"))
+    everything = names(unittest.defaultTestLoader.loadTestsFromNames([*modules, "command_test"]))
     listed = re.findall(r'^"([^"]*)"', (FOLDER / "command_skipped.txt").read_text(), re.M)
     skipped = [name for name in everything if name.partition(".")[2] in listed]
     chosen = [name for name in everything if name not in skipped and all(word in name for word in sys.argv[1:])]

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from jax import Array  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from . import _items, _load, numpy, safe_open
+from . import numpy
+from ._arguments import items_of
+from ._safe_open import load_bytes, load_path
 
 __all__ = ["load", "load_file", "save", "save_file"]
 
 
 def _arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: np.asarray(tensor) for name, tensor in _items(tensors)}
+    return {name: np.asarray(tensor) for name, tensor in items_of(tensors)}
 
 
 def save(tensors: Mapping[str, Array], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -32,10 +34,9 @@ def save_file(
 
 def load(data: bytes) -> dict[str, Array]:
     """Returns the arrays in a file's bytes, on JAX's default device. Errors: SafetensorError."""
-    return _load(data, "flax")
+    return load_bytes(data, "flax")
 
 
 def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dict[str, Array]:
     """Returns the arrays in a file, on JAX's default device. Errors: SafetensorError, OSError."""
-    with safe_open(filename, framework="flax", backend=backend) as file:
-        return file.get_tensors()
+    return load_path(filename, "flax", backend=backend)

@@ -10,19 +10,11 @@ import numpy as np
 
 from .. import _dtypes
 from .._save import _described
-from . import (
-    _CODES,
-    TensorSpec,
-    _items,
-    _load,
-    _path,
-    _unknown_dtype,
-    _write,
-    deserialize,
-    safe_open,
-    serialize,
-    serialize_file,
-)
+from . import TensorSpec, deserialize, safe_open, serialize, serialize_file
+from ._arguments import items_of
+from ._dtypes import CODES, unknown_dtype
+from ._safe_open import load_bytes, load_path
+from ._saving import bytes_of, write
 
 __all__ = [
     "TensorSpec",
@@ -36,7 +28,7 @@ __all__ = [
     "serialize_file",
 ]
 
-_TYPES = {code: np.dtype(_dtypes.NUMPY[name]).type for name, code in _CODES.items() if name in _dtypes.NUMPY}
+_TYPES = {code: np.dtype(_dtypes.NUMPY[name]).type for name, code in CODES.items() if name in _dtypes.NUMPY}
 
 
 def _getdtype(dtype_str: str) -> type[Any]:
@@ -46,16 +38,16 @@ def _getdtype(dtype_str: str) -> type[Any]:
 def _rows(tensor_dict: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """Returns rows for arrays in any memory order, with any strides, in either byte order."""
     rows = []
-    for name, tensor in _items(tensor_dict):
+    for name, tensor in items_of(tensor_dict):
         if not hasattr(tensor, "dtype") or not hasattr(tensor, "__array__"):
             raise TypeError(f"{name}: an array of NumPy is expected, not {type(tensor).__name__}")
         array = np.asanyarray(tensor)
         try:
             row = _described(name, array)
         except TypeError:
-            raise _unknown_dtype(array.dtype.name, name) from None
-        if row[1] not in _CODES:
-            raise _unknown_dtype(array.dtype.name, name)
+            raise unknown_dtype(array.dtype.name, name) from None
+        if row[1] not in CODES:
+            raise unknown_dtype(array.dtype.name, name)
         rows.append(row)
     return rows
 
@@ -69,8 +61,7 @@ def save(tensor_dict: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str,
         SafetensorError: the format has no such dtype.
         TypeError: a value is not an array, a name or a string of the metadata not a str.
     """
-    data: bytes = _write(_rows(tensor_dict), metadata)
-    return data
+    return bytes_of(_rows(tensor_dict), metadata)
 
 
 def save_file(
@@ -79,7 +70,7 @@ def save_file(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Writes a file with these arrays, in one step; as :func:`save`."""
-    _write(_rows(tensor_dict), metadata, _path(filename))
+    write(_rows(tensor_dict), filename, metadata)
 
 
 def load(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
@@ -87,10 +78,9 @@ def load(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
 
     Dtypes that NumPy lacks are those of ml_dtypes; without it, raw elements in a structured dtype.
     """
-    return _load(data, "numpy")
+    return load_bytes(data, "numpy")
 
 
 def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dict[str, np.ndarray[Any, Any]]:
     """Returns the arrays in a file, with memory of their own; as :func:`load`. Errors: also OSError."""
-    with safe_open(filename, framework="np", backend=backend) as file:
-        return file.get_tensors()
+    return load_path(filename, "np", backend=backend)

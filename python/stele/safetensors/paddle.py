@@ -8,20 +8,10 @@ from typing import Any
 
 import paddle  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from . import (
-    TensorSpec,
-    _items,
-    _load,
-    _not_contiguous,
-    _path,
-    _row_of,
-    _write,
-    deserialize,
-    numpy,
-    safe_open,
-    serialize,
-    serialize_file,
-)
+from . import TensorSpec, deserialize, numpy, safe_open, serialize, serialize_file
+from ._arguments import check_tensors, items_of, not_contiguous
+from ._safe_open import load_bytes, load_path
+from ._saving import bytes_of, row_of, write
 
 __all__ = [
     "TensorSpec",
@@ -39,14 +29,11 @@ __all__ = [
 
 def _rows(tensors: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """Returns rows for tensors. Errors: ValueError as in safetensors, SafetensorError, TypeError."""
-    if not isinstance(tensors, Mapping):
-        raise ValueError(f"Expected a dict of [str, paddle.Tensor] but received {type(tensors)}")
+    check_tensors(tensors, paddle.Tensor, "paddle.Tensor")
     rows = []
-    for name, tensor in _items(tensors):
-        if not isinstance(tensor, paddle.Tensor):
-            raise ValueError(f"Key `{name}` is invalid, expected paddle.Tensor but received {type(tensor)}")
+    for name, tensor in items_of(tensors):
         if not tensor.is_contiguous():
-            raise _not_contiguous(name)
+            raise not_contiguous(name)
         if not tensor.place.is_cpu_place():
             tensor = tensor.cpu()
         size = tensor.size * tensor.element_size()
@@ -56,15 +43,14 @@ def _rows(tensors: Mapping[str, Any]) -> list[tuple[Any, ...]]:
             data_ptr=tensor.data_ptr() if size else 0,
             data_len=size,
         )
-        row = _row_of(name, spec)
+        row = row_of(name, spec)
         rows.append((*row[:3], tensor, *row[4:]))  # the row keeps the tensor alive
     return rows
 
 
 def save(tensors: Mapping[str, paddle.Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
     """Returns the bytes of a file with these tensors. Errors: SafetensorError, TypeError, ValueError."""
-    data: bytes = _write(_rows(tensors), metadata)
-    return data
+    return bytes_of(_rows(tensors), metadata)
 
 
 def save_file(
@@ -73,17 +59,16 @@ def save_file(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Writes a file with these tensors, in one step. Errors: SafetensorError, TypeError, ValueError."""
-    _write(_rows(tensors), metadata, _path(filename))
+    write(_rows(tensors), filename, metadata)
 
 
 def load(data: bytes, device: str = "cpu") -> dict[str, paddle.Tensor]:
     """Returns the tensors in a file's bytes. Errors: SafetensorError."""
-    return _load(data, "paddle", device)
+    return load_bytes(data, "paddle", device)
 
 
 def load_file(
     filename: str | os.PathLike[str], device: str | int = "cpu", *, backend: str = "mmap"
 ) -> dict[str, paddle.Tensor]:
     """Returns the tensors in a file. Errors: SafetensorError, OSError."""
-    with safe_open(filename, framework="paddle", device=device, backend=backend) as file:
-        return file.get_tensors()
+    return load_path(filename, "paddle", device, backend=backend)

@@ -8,13 +8,15 @@ from typing import Any
 
 import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from . import _items, _load, numpy, safe_open
+from . import numpy
+from ._arguments import items_of
+from ._safe_open import load_bytes, load_path
 
 __all__ = ["load", "load_file", "save", "save_file"]
 
 
 def _arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tensor.numpy() for name, tensor in _items(tensors)}
+    return {name: tensor.numpy() for name, tensor in items_of(tensors)}
 
 
 def save(tensors: Mapping[str, tf.Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -31,10 +33,9 @@ def save_file(
 
 def load(data: bytes) -> dict[str, tf.Tensor]:
     """Returns the tensors in a file's bytes. Errors: SafetensorError."""
-    return _load(data, "tensorflow")
+    return load_bytes(data, "tensorflow")
 
 
 def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap") -> dict[str, tf.Tensor]:
     """Returns the tensors in a file. Errors: SafetensorError, OSError."""
-    with safe_open(filename, framework="tensorflow", backend=backend) as file:
-        return file.get_tensors()
+    return load_path(filename, "tensorflow", backend=backend)

@@ -8,21 +8,12 @@ from typing import Any
 
 import torch
 
-from .. import torch as _bridge
-from . import (
-    _CODES,
-    TensorSpec,
-    _items,
-    _load,
-    _not_contiguous,
-    _path,
-    _unknown_dtype,
-    _write,
-    deserialize,
-    safe_open,
-    serialize,
-    serialize_file,
-)
+from .. import _torch_tensors
+from . import TensorSpec, deserialize, safe_open, serialize, serialize_file
+from ._arguments import check_tensors, items_of, not_contiguous
+from ._dtypes import CODES, unknown_dtype
+from ._safe_open import load_bytes, load_path
+from ._saving import bytes_of, write
 
 __all__ = [
     "TensorSpec",
@@ -43,7 +34,7 @@ __all__ = [
 _FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)  # pairs of elements; since torch 2.8
 
 _TYPES: dict[str, torch.dtype] = {
-    code: _bridge._BY_NAME[name] for name, code in _CODES.items() if name in _bridge._BY_NAME
+    code: _torch_tensors.BY_NAME[name] for name, code in CODES.items() if name in _torch_tensors.BY_NAME
 }
 if _FLOAT4 is not None:
     _TYPES["F4"] = _FLOAT4
@@ -143,11 +134,7 @@ def _remove_duplicate_names(
 
 def _rows(tensors: Mapping[str, torch.Tensor]) -> list[tuple[Any, ...]]:
     """Returns rows for tensors. Errors: ValueError, RuntimeError, SafetensorError, as in safetensors."""
-    if not isinstance(tensors, Mapping):
-        raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}")
+    check_tensors(tensors, torch.Tensor, "torch.Tensor")
     sparse = [name for name, tensor in tensors.items() if tensor.layout != torch.strided]
     if sparse:
         raise ValueError(
@@ -161,22 +148,22 @@ def _rows(tensors: Mapping[str, torch.Tensor]) -> list[tuple[Any, ...]]:
             f"Some tensors share memory, which this format cannot express: {shared}. save_model() saves one name of"
             " each; .clone() makes a tensor with memory of its own."
         )
-    return [_row(name, tensor) for name, tensor in _items(tensors)]
+    return [_row(name, tensor) for name, tensor in items_of(tensors)]
 
 
 def _row(name: str, tensor: torch.Tensor) -> tuple[Any, ...]:
     if not tensor.is_contiguous():
-        raise _not_contiguous(name)
+        raise not_contiguous(name)
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
         tensor = tensor.to("cpu")
-    _bridge._check_memory(tensor, name)
+    _torch_tensors.check_memory(tensor, name)
     if _FLOAT4 is not None and tensor.dtype == _FLOAT4:
         shape = (*tensor.shape[:-1], 2 * tensor.shape[-1]) if tensor.dim() else ()
         return (name, "f4_e2m1", shape, tensor, tensor.data_ptr(), None, False)
     if tensor.dtype not in _SIZE:
-        raise _unknown_dtype(tensor.dtype, name)
-    dtype, shape, strides, address, owner, _ = _bridge.describe(tensor, name)
+        raise unknown_dtype(tensor.dtype, name)
+    dtype, shape, strides, address, owner, _ = _torch_tensors.describe(tensor, name)
     return (name, dtype, shape, owner, address, strides, False)
 
 
@@ -188,8 +175,7 @@ def save(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None
         ValueError: a tensor is not contiguous, sparse, or not a tensor.
         SafetensorError: the format has no such dtype.
     """
-    data: bytes = _write(_rows(tensors), metadata)
-    return data
+    return bytes_of(_rows(tensors), metadata)
 
 
 def save_file(
@@ -198,7 +184,7 @@ def save_file(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Writes a file with these tensors, in one step; as :func:`save`."""
-    _write(_rows(tensors), metadata, _path(filename))
+    write(_rows(tensors), filename, metadata)
 
 
 def save_model(
@@ -235,7 +221,7 @@ def save_model(
 
 def load(data: bytes) -> dict[str, torch.Tensor]:
     """Returns the tensors in a file's bytes, copied. Errors: SafetensorError."""
-    return _load(data, "pytorch")
+    return load_bytes(data, "pytorch")
 
 
 def load_file(
@@ -247,8 +233,7 @@ def load_file(
         FileNotFoundError: the file does not exist.
         SafetensorError: the content is not a safetensors file.
     """
-    with safe_open(filename, framework="pt", device=device, backend=backend) as file:
-        return file.get_tensors()
+    return load_path(filename, "pt", device, backend=backend)
 
 
 def load_model(

@@ -43,9 +43,11 @@ import traceback
 import types
 from pathlib import Path
 
-import make
+from schemes import BF16, F16, F32, fill, grouped  # first: it sets the environment of the packages
+from schemes_compressed_tensors import CT_SUFFIXES, ct_decode_f32
+from schemes_fp8 import fp8_block, fp8_decode
+from schemes_gptq import awq, awq_modules, gptq, gptq_decode
 import torch
-from make import BF16, F16, F32
 from safetensors.torch import load_file
 
 SCHEMES = {  # the largest distance from the source, relative to its norm: half as much again as these weights have
@@ -81,7 +83,7 @@ def small_llama(folder, inter, tied, bias, dtype):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             name = name.replace("down_proj", "o_proj")  # no row of 2^8 there: the logits would follow it alone
-            parameter.copy_(make.fill(name, tuple(parameter.shape), generator))
+            parameter.copy_(fill(name, tuple(parameter.shape), generator))
     model.save_pretrained(folder)
 
 
@@ -98,9 +100,9 @@ SOURCES = {
     "plain": (lambda folder: small_llama(folder, 512, False, False, BF16), list(SCHEMES)),
     # 448: bitsandbytes 0.50 decodes rows that 64 does not divide wrongly on a CPU, its own too
     "partial": (lambda folder: small_llama(folder, 448, True, True, F16), list(SCHEMES)),
-    "fp8_block": (lambda folder: make.fp8_block(folder, hidden=128, inter=256, heads=2, kv=2), ["nvfp4", "gptq"]),
-    "gptq4": (lambda folder: make.gptq(folder, bits=4, group=64, hidden=128, inter=192, kv=2), ["fp8", "int8"]),
-    "awq": (lambda folder: make.awq(folder, group=32, hidden=64, inter=224, bias=True), ["int4:32", "int4:64"]),
+    "fp8_block": (lambda folder: fp8_block(folder, hidden=128, inter=256, heads=2, kv=2), ["nvfp4", "gptq"]),
+    "gptq4": (lambda folder: gptq(folder, bits=4, group=64, hidden=128, inter=192, kv=2), ["fp8", "int8"]),
+    "awq": (lambda folder: awq(folder, group=32, hidden=64, inter=224, bias=True), ["int4:32", "int4:64"]),
 }
 
 
@@ -114,7 +116,7 @@ def decode_fp8(tensors, config, dtype):
     decoded, rest = {}, dict(tensors)
     for name in [name for name in tensors if name.endswith(".weight_scale_inv")]:
         scale, weight = rest.pop(name), rest.pop(name.removesuffix("_scale_inv"))
-        bf16, exact = make.fp8_decode((weight, scale))
+        bf16, exact = fp8_decode((weight, scale))
         by_dtype = {kind: Fp8Dequantize(None)._dequantize_one(weight, scale, kind) for kind in (BF16, F32, dtype)}
         need(torch.equal(by_dtype[BF16], bf16) and torch.equal(by_dtype[F32], exact), f"{name}: two decoders")
         decoded[name.removesuffix("_scale_inv")] = exact, by_dtype[dtype]
@@ -128,31 +130,31 @@ def decode_compressed_tensors(tensors, config, dtype):
     need(list(groups) == ["group_0"], "groups")
     scheme = groups["group_0"]
     decoder = BaseCompressor.get_value_from_registry(getattr(scheme.format, "value", scheme.format))
-    modules, rest = make.grouped(tensors, make.CT_SUFFIXES)
+    modules, rest = grouped(tensors, CT_SUFFIXES)
     decoded = {}
     for name, parts in modules.items():
         if "weight_packed" not in parts:
             parts["weight"] = rest.pop(name + ".weight")
-        decoded[name + ".weight"] = (make.ct_decode_f32(decoder, dict(parts), scheme),
+        decoded[name + ".weight"] = (ct_decode_f32(decoder, dict(parts), scheme),
                                      decoder.decompress(dict(parts), scheme)["weight"])
     return decoded, rest
 
 
 def decode_gptq(tensors, config, dtype):
-    modules, rest = make.grouped(tensors, ("qweight", "qzeros", "scales", "g_idx"))
+    modules, rest = grouped(tensors, ("qweight", "qzeros", "scales", "g_idx"))
     decoded = {}
     for name, parts in modules.items():
         sizes = types.SimpleNamespace(in_features=parts["g_idx"].shape[0], out_features=parts["scales"].shape[1])
         decoded[name + ".weight"] = tuple(
-            make.gptq_decode(dict(parts), sizes, config["bits"], config["group_size"], config["sym"],
-                             config["desc_act"], config["checkpoint_format"], kind) for kind in (F32, F16))
+            gptq_decode(dict(parts), sizes, config["bits"], config["group_size"], config["sym"],
+                        config["desc_act"], config["checkpoint_format"], kind) for kind in (F32, F16))
     return decoded, rest
 
 
 def decode_awq(tensors, config, dtype):
     need(config["version"] == "gemm" and config["zero_point"], "version")
-    dequantize = make.awq_modules()[2]
-    modules, rest = make.grouped(tensors, ("qweight", "qzeros", "scales"))
+    dequantize = awq_modules()[2]
+    modules, rest = grouped(tensors, ("qweight", "qzeros", "scales"))
     return {name + ".weight": tuple(
         dequantize(parts["qweight"], parts["qzeros"], parts["scales"].to(kind), config["bits"],
                    config["group_size"]).T.contiguous() for kind in (F32, F16))

@@ -1,0 +1,172 @@
+"""What is opened besides paths: buffers and file objects."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import tempfile
+from array import array as python_array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import DATA, equal_bits
+
+import stele
+
+
+def mapped(data: bytes) -> mmap.mmap:
+    memory = mmap.mmap(-1, len(data))
+    memory[:] = data
+    return memory
+
+
+@pytest.mark.parametrize("format", ["safetensors", "stele", "json.zst", "npz", "pytorch", "gguf", "flax"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        bytes,
+        bytearray,
+        memoryview,
+        mapped,
+        io.BytesIO,
+        lambda data: python_array("B", data),
+        lambda data: np.frombuffer(data, np.uint8),
+        lambda data: memoryview(data).cast("B", (1, len(data))),
+        lambda data: io.BufferedReader(io.BytesIO(data)),  # type: ignore[arg-type]
+    ],
+    ids=["bytes", "bytearray", "memoryview", "mmap", "BytesIO", "array", "numpy", "2-d", "BufferedReader"],
+)
+def test_buffers_and_file_objects_are_opened(format: str, make: Callable[[bytes], Any]) -> None:
+    tensors = {"a": np.arange(12, dtype=np.float32).reshape(3, 4), "b": np.int8([1, 2, 3])}
+    file = stele.open(make(stele.save(tensors, format=format)))
+    assert file.path is None and file.format == format
+    assert all(equal_bits(file[name].numpy(), array) for name, array in tensors.items())
+
+
+def test_open_files_are_opened(path: Path) -> None:
+    with open(path, "rb") as buffered, open(path, "rb", buffering=0) as raw, tempfile.SpooledTemporaryFile() as spooled:
+        spooled.write(path.read_bytes())
+        for source in (buffered, raw, spooled):
+            source.seek(17)
+            file = stele.open(source)
+            assert all(equal_bits(file[name].numpy(), array) for name, array in DATA.items())
+
+
+class Reading:
+    """A file object with read() alone, which may return less than was asked for."""
+
+    def __init__(self, data: bytes, at_most: int = 1 << 30) -> None:
+        self._file, self._at_most = io.BytesIO(data), at_most
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def read(self, size: int = -1) -> Any:
+        return self._file.read(min(size, self._at_most))
+
+
+class Filling(Reading):
+    def readinto(self, memory: Any) -> Any:
+        data = self.read(len(memory))
+        memory[: len(data)] = data
+        return len(data)
+
+
+@pytest.mark.parametrize("kind", [Reading, Filling])
+@pytest.mark.parametrize("at_most", [1 << 30, 100, 7])
+def test_a_file_object_may_return_less_than_it_is_asked_for(kind: type[Reading], at_most: int) -> None:
+    file = stele.open(kind(stele.save(DATA, format="safetensors"), at_most))
+    assert all(equal_bits(file[name].numpy(), array) for name, array in DATA.items())
+
+
+class Broken(Reading):
+    """A file object whose read() returns `answer(data)` after the file is opened."""
+
+    answer: Callable[[bytes], Any] | None = None
+
+    def read(self, size: int = -1) -> Any:
+        data = super().read(size)
+        return data if self.answer is None else self.answer(data)
+
+
+class BrokenFilling(Broken):
+    def readinto(self, memory: Any) -> Any:
+        return self.read(len(memory)) if self.answer else Filling.readinto(self, memory)  # type: ignore[arg-type]
+
+
+def raises(error: BaseException) -> Callable[[bytes], Any]:
+    def answer(data: bytes) -> Any:
+        raise error
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        (Broken, lambda data: b""),
+        (Broken, lambda data: data + b"more"),
+        (Broken, lambda data: "text"),
+        (Broken, lambda data: None),
+        (Broken, lambda data: 5),
+        (BrokenFilling, lambda data: 0),
+        (BrokenFilling, lambda data: -1),
+        (BrokenFilling, lambda data: len(data) + 1),
+        (BrokenFilling, lambda data: None),
+        (BrokenFilling, lambda data: "x"),
+        (BrokenFilling, lambda data: 2**70),
+    ],
+)
+def test_a_file_object_that_returns_nonsense_is_an_error(kind: type[Broken], answer: Any) -> None:
+    source = kind(stele.save(DATA, format="safetensors"))
+    file = stele.open(source)
+    source.answer = answer
+    with pytest.raises(stele.Error) as error:
+        file["a"].numpy()
+    assert error.value.code in ("io", "truncated") and "Traceback" not in str(error.value)
+
+
+def test_an_exception_of_a_file_object_is_the_cause() -> None:
+    source = Broken(stele.save(DATA, format="safetensors"))
+    file = stele.open(source)
+    source.answer = raises(ConnectionError("no route"))
+    with pytest.raises((stele.OperatingSystemError, ConnectionError), match="no route") as error:
+        file["a"].numpy()
+    assert isinstance(error.value, ConnectionError) or isinstance(error.value.__cause__, ConnectionError)
+    assert "Traceback" not in str(error.value)
+
+
+def test_ctrl_c_in_a_file_object_is_not_swallowed() -> None:
+    source = Broken(stele.save(DATA, format="safetensors"))
+    file = stele.open(source)
+    source.answer = raises(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        file["a"].numpy()
+
+
+class NoTell(Reading):
+    def seek(self, offset: int, whence: int = 0) -> Any:
+        super().seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+
+def test_seek_need_not_return_the_position() -> None:
+    """SpooledTemporaryFile of Python 3.10 returns None."""
+    file = stele.open(NoTell(stele.save(DATA, format="safetensors")))
+    assert equal_bits(file["a"].numpy(), DATA["a"])
+
+
+@pytest.mark.parametrize("source", [3, None, 1.5, [b"x"], object()], ids=str)
+def test_a_source_that_is_none_is_a_type_error(source: Any) -> None:
+    with pytest.raises(TypeError, match="not a path, a buffer or a file object"):
+        stele.open(source)
+
+
+def test_a_buffer_with_gaps_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="not contiguous"):
+        stele.open(memoryview(stele.save(DATA, format="safetensors"))[::2])
