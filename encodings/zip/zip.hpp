@@ -117,7 +117,8 @@ class Directory {
   std::vector<std::uint32_t> by_name_;
 };
 
-/// Opens the directory of a file that may have another format: null if it does not begin like a zip file. `source` must outlive the result. Errors: those of Directory::open.
+/// Opens the directory of a file that may have another format: null if it does not begin like a zip file. `source` must
+/// outlive the result. Errors: those of Directory::open.
 Result<std::shared_ptr<const Directory>> directory_of(const Source& source);
 
 /// Adds a report row for the parts of a zip file that no checksum covers.

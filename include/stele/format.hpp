@@ -99,7 +99,8 @@ class STELE_EXPORT Format {
   /// has it only if its name ends with an extension of the format, too.
   virtual bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept = 0;
   /// Returns true if a file has this format whose first bytes no format recognises, by what else is in it, such as the
-  /// directory of a zip file. Errors: those of the machine; malformed for a damaged file that seems to have this format.
+  /// directory of a zip file. Errors: those of the machine; malformed for a damaged file that seems to have this
+  /// format.
   virtual Result<bool> recognises_file(const Source& source) const;
   /// Returns true if files of this format are folders: write() then gets a sink, and open() a source, that has a
   /// bundle() and no bytes.
