@@ -20,6 +20,7 @@ module;
 #include "stele/formatter.hpp"
 #include "stele/mdspan.hpp"
 #include "stele/parts.hpp"
+#include "stele/plugin.hpp"
 #include "stele/precision/base64.hpp"
 #include "stele/precision/blocks.hpp"
 #include "stele/precision/complex.hpp"
