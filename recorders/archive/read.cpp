@@ -241,7 +241,9 @@ Status File::check_tags(const LoadOptions& options, Meter& meter) {
 bool ArchiveFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
   const auto first = detail::zip::first_name(head);
   if (!first || detail::is_pytorch_zip_entry(first->name) || detail::is_numpy_zip_entry(first->name)) return false;
-  return detail::is_archive_zip_entry(first->name);
+  // Archives store entries in folders, except tags.txt. DL4J's SDZ files contain `model`, or shards of it.
+  const bool below = first->name.find('/') != first->name.npos;
+  return first->name == "tags.txt" || (below && detail::is_archive_zip_entry(first->name));
 }
 
 Result<bool> ArchiveFormat::recognises_file(const Source& source) const {
