@@ -50,6 +50,7 @@ EVERYWHERE = {
     "json": "the functions return objects",
     "quiet": "the functions print nothing",
     "color": "the functions print nothing",
+    "plugin": "Python loads no code of other formats",
 }
 LACKING: dict[str, dict[str, str]] = {
     "diff": {"largest": "diff() returns all differences"},
