@@ -294,6 +294,12 @@ std::vector<Kind> all_kinds() {
     }
     return pair_of("openvino", graph + "</layers>\n<edges>\n</edges>\n</net>\n", ".bin", std::string(4, '\0'));
   });
+  add("llama2c layers", "llama2c", [](std::size_t n) {
+    const std::size_t layers = n / 9;  // of nine weights
+    std::string all = i32({0x616b3432, 1, 8, 8, layers, 1, 1, 1, 1}) + '\1';
+    all.resize(256);
+    return file_of("llama2c", all + std::string(4 * (layers * (2 * 8 + 7 * 64) + 8 + 8), '\0'));
+  });
   add("whisper tensors", "whisper", [](std::size_t n) {
     std::string all = i32({0x67676d6c, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 0, 2, 1, 0, 0, 0});
     for (std::size_t i = 0; i < n; ++i) {

@@ -107,15 +107,6 @@ struct Recogniser::Scheme {
   Status (*add)(Recogniser& r, const std::string& stem);
 
   static std::span<const Scheme> all();
-  /// Returns true if a name without the names above it can be that of the part, or for `also` of the other part.
-  bool may_name(std::string_view name, DType dtype) const {
-    const std::string_view mark = also.empty() ? suffix : also;
-    const std::size_t dot = mark.rfind('.');
-    if (dot == mark.npos) return name.ends_with(mark);
-    if (mark == ".scale" && dtype != DType::f8_e8m0) return false;  // a usual name of a norm's weight
-    if (const std::size_t last = name.rfind('.'); last != name.npos) name.remove_prefix(last + 1);
-    return name == mark.substr(dot + 1);
-  }
 };
 
 std::span<const Recogniser::Scheme> Recogniser::Scheme::all() {
@@ -170,14 +161,32 @@ Status Recogniser::item(const std::string& path) {
 }
 
 bool Recogniser::may_have_parts(const Snapshot& snapshot) {
-  const auto nodes = snapshot.nodes();
-  return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) {
-    if (node.kind != NodeKind::tensor || node.name == nullptr) return false;
-    const std::string_view name(node.name, node.name_size);
-    const DType dtype = snapshot.leaf(node.index).dtype();
-    const auto schemes = Scheme::all();
-    return std::any_of(schemes.begin(), schemes.end(), [&](const Scheme& s) { return s.may_name(name, dtype); });
-  });
+  /// The end of the name of a part without which there is no weight of a scheme.
+  struct Mark {
+    std::string_view text;
+    bool whole;  // the text is all that follows the last dot
+    bool usual;  // `scale`, also the name of a norm's weight
+  };
+  static const std::vector<Mark> marks = [] {
+    std::vector<Mark> made;
+    for (const Scheme& scheme : Scheme::all()) {
+      const std::string_view mark = scheme.also.empty() ? scheme.suffix : scheme.also;
+      const std::size_t dot = mark.rfind('.');
+      made.push_back({mark.substr(dot + 1), dot != mark.npos, mark == ".scale"});  // npos + 1 is 0
+    }
+    return made;
+  }();
+  for (const Node& node : snapshot.nodes()) {
+    if (node.kind != NodeKind::tensor || node.name == nullptr) continue;  // an element of a list
+    std::string_view last(node.name, node.name_size);
+    last.remove_prefix(last.rfind('.') + 1);
+    for (const Mark& mark : marks) {
+      if (last.empty() || last.back() != mark.text.back()) continue;
+      const bool fits = mark.whole ? last == mark.text : last.ends_with(mark.text);
+      if (fits && (!mark.usual || snapshot.leaf(node.index).dtype() == DType::f8_e8m0)) return true;
+    }
+  }
+  return false;
 }
 
 namespace {
