@@ -113,6 +113,12 @@ Status register_formats(const FormatFamily& family) {
   const std::lock_guard waiting(one_at_a_time);
   return detail::guarded([&]() -> Status {
     for (const Member& member : family.members) STELE_TRY(check_new(member));
+    for (auto member = family.members.begin(); member != family.members.end(); ++member) {
+      const auto same = [&](const Member& m) { return m.format->name() == member->format->name(); };
+      if (std::any_of(family.members.begin(), member, same)) {
+        return refused(Errc::exists, "two formats of the family have this name", member->format->name());
+      }
+    }
     Registry& r = registry();
     const std::lock_guard lock(r.mutex);
     std::vector<FormatFamily> families = r.now->families;

@@ -25,7 +25,7 @@ Error malformed(const char* name, std::int64_t found, std::string expected) {
 /// Returns the number of floats after the header of a file of version 0; nullopt if it is too large for a model.
 std::optional<std::uint64_t> legacy_floats(const Header& h) noexcept {
   constexpr std::uint64_t max_number = std::uint64_t{1} << 24;  // then no sum below overflows
-  for (const std::uint64_t n : {h.dim, h.hidden_dim, h.vocab_size, h.max_seq_len}) {
+  for (const std::uint64_t n : {h.dim, h.hidden_dim, h.vocab_size, h.max_seq_len, h.kv_dim()}) {
     if (n > max_number) return std::nullopt;
   }
   if (h.n_layers > 4096) return std::nullopt;
@@ -145,7 +145,7 @@ class Lister {
     const std::string scales = name + "_scale";
     const std::uint64_t g = h_.group_size;
     if (columns % g == 0) return floats(scales, {rows, columns / g});
-    // Rows and columns are below 2^31. Such groups cross rows; runq.c does not read them.
+    // The codes are in the file, so the product does not overflow. Such groups cross rows; runq.c does not read them.
     if (rows * columns % g != 0) {
       return Error(Errc::malformed, "a weight is no whole number of groups")
           .path(name)

@@ -61,13 +61,17 @@ int main(int, char** arguments) {
 
   stele::save(Model(), "small.safetensors").value();  // for the command
 
-  // What is not added, and then changes nothing.
+  // A family that is refused changes nothing.
   const Named unnamed(""), twice("stele"), fresh("fresh");
   CHECK(stele::register_formats(tiny_formats()).error().code() == Errc::exists);
   CHECK(stele::register_formats(renamed(unnamed, ".x")).error().code() == Errc::invalid_argument);
   CHECK(stele::register_formats(renamed(twice, ".x")).error().code() == Errc::exists);
   CHECK(stele::register_formats(renamed(fresh, ".json")).error().code() == Errc::exists);
   CHECK(stele::register_formats(renamed(fresh, "x")).error().code() == Errc::invalid_argument);
+  const stele::FormatFamily::Member pair[] = {{&fresh}, {&fresh}};
+  stele::FormatFamily doubled = renamed(fresh, ".x");
+  doubled.members = pair;
+  CHECK(stele::register_formats(doubled).error().code() == Errc::exists);
   CHECK(stele::formats().back() == stele::find_format("tiny"));
   stele::register_formats(renamed(fresh, ".x")).value();
   CHECK(*stele::format_of_path("model.x") == &fresh);

@@ -9,7 +9,7 @@
 namespace stele_fake {
 
 inline constexpr std::size_t max_contexts = 32;  // in the stack of a thread
-// Of each device, and of page-locked memory.
+// The limit of the memory of each device, and of page-locked memory.
 inline constexpr std::uint64_t default_limit = std::uint64_t{16} << 30;
 
 // Handles begin here. On 64-bit machines no pointer has such a value, so that a program that follows one crashes.
