@@ -4,11 +4,9 @@
 #include <stele/device.hpp>
 #include <stele/stele.hpp>
 
-// The same model, with any tensor.
 template <class Matrix>
-struct Model {
-  Matrix weight;
-  Matrix bias;
+struct Model {  // the same model, with any tensor
+  Matrix weight, bias;
 };
 
 template <class Matrix>

@@ -43,6 +43,7 @@ class STELE_EXPORT Report {
     constant,  // on save, a constant (number, string, …) of a plain aggregate, which the format cannot store; one row
                // per class
     written,   // on save, a file in addition to the named file: a shard, constants
+    kept,      // on save, the tensor kept its dtype, although another one was chosen; detail: reason
   };
   struct Row {
     What what;

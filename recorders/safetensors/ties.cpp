@@ -38,6 +38,7 @@ bool is_tie(const std::pair<const std::string, std::string>& pair, std::span<con
 
 Result<std::string> extras_of(const Snapshot& snapshot, const std::map<std::string, std::string>& metadata,
                               std::vector<std::string_view> names) {
+  if (metadata.empty()) return flat_extras(snapshot);
   std::sort(names.begin(), names.end());
   std::map<std::string_view, std::string_view> pairs;
   for (const auto& pair : metadata) {

@@ -8,9 +8,9 @@
 namespace stele::inline v0 {
 
 namespace {
-constexpr std::array<std::string_view, 15> names = {"applied",   "converted", "missing",   "unused",   "mismatched",
-                                                    "defaulted", "tied",      "copied",    "lost",     "overflowed",
-                                                    "suggested", "quantized", "unchecked", "constant", "written"};
+constexpr std::array<std::string_view, 16> names = {
+    "applied", "converted",  "missing",   "unused",    "mismatched", "defaulted", "tied",    "copied",
+    "lost",    "overflowed", "suggested", "quantized", "unchecked",  "constant",  "written", "kept"};
 static_assert(Report::max_text_bytes < UINT32_MAX && Report::max_part_bytes < UINT16_MAX);
 }  // namespace
 

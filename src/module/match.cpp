@@ -40,6 +40,7 @@ Status Matcher::run(const TypeInfo& type, void* object) {
     find_unused();
     if (!failed_ && !options_.allow_nothing) refuse_nothing();
     if (failed_ && !missing_.empty() && !unused_.empty()) suggest();
+    count_further_names();
   }
   return failed_ ? Status(std::move(*failed_)) : Status();
 }
@@ -47,9 +48,19 @@ Status Matcher::run(const TypeInfo& type, void* object) {
 void Matcher::missing(const std::string& path) {
   row(Report::What::missing, path);
   if (!quiet_) compare_later(missing_, path);
-  if (!failed_ && !allow_missing_.match(path)) {
-    fail(Error(Errc::missing, "the file lacks a parameter of the module").path(path));
-  }
+  if (!allow_missing_.match(path)) fail_name(Errc::missing, "the file lacks a parameter of the module", path);
+}
+
+void Matcher::fail_name(Errc code, std::string_view text, std::string_view path, std::string_view found) {
+  if (!failed_) return fail(Error(code, text).path(path).found(found));
+  if (failed_->code() == code) ++further_names_;
+}
+
+void Matcher::count_further_names() {
+  if (further_names_ == 0) return;
+  const Error first = std::move(*failed_);
+  const std::string text = std::string(first.message()) + " (and " + std::to_string(further_names_) + " more)";
+  failed_ = Error(first.code(), text).path(first.path()).found(first.found()).hint(first.hint());
 }
 
 void Matcher::mismatch(Errc code, const char* text, const std::string& expected, const std::string& found,

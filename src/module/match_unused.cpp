@@ -87,10 +87,8 @@ void Matcher::find_unused() {
     const std::string found = reason.empty() ? std::string() : shown_unreadable(reason);
     row(Report::What::unused, path, found);
     compare_later(unused_, path);
-    if (!failed_ && !allow_unused_.match(path)) {
-      fail(Error(Errc::unused, "the file has an entry that the module does not use")
-               .path(std::string(path))
-               .found(found));
+    if (!allow_unused_.match(path)) {
+      fail_name(Errc::unused, "the file has an entry that the module does not use", path, found);
     }
   }
   if (renamed) return;  // the missing names are in left_empty_

@@ -47,6 +47,9 @@ class Matcher {
   void row(Report::What what, std::string_view path, std::string_view detail = {}) {
     if (!quiet_) report_.add(what, path, detail);
   }
+  /// Fails for a missing or unused name; later names are counted.
+  void fail_name(Errc code, std::string_view text, std::string_view path, std::string_view found = {});
+  void count_further_names();
   void missing(const std::string& path);
   void mismatch(Errc code, const char* text, const std::string& expected, const std::string& found,
                 std::string_view hint = {});
@@ -266,6 +269,7 @@ class Matcher {
       left_empty_;  // indices in LoadPlan::paths: optionals and pointers that are not in the file
   std::uint64_t visits_ = 0;
   std::optional<Error> failed_;
+  std::size_t further_names_ = 0;  // names with the same error as failed_
   std::string path_;
   struct OpenSegment {
     std::size_t begin;     // offset in path_

@@ -38,7 +38,11 @@ class Manual(InFolder):
                 self.assertEqual(subprocess.run([shell, "-n", file], capture_output=True).stderr, b"")
         script = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _stele; echo "${COMPREPLY[*]}"'
         for words, expected in ((("in",), "inspect"), (("convert", "--pre"), "--precision"), (("hash", "x", "--alg"), "--algorithm"),
-                                (("hash", "--algorithm", ""), "xxh3 xxh64 sha1 sha256"), (("completion", ""), "bash zsh fish")):
+                                (("hash", "--algorithm", ""), "xxh3 xxh64 sha1 sha256"), (("completion", ""), "bash zsh fish"),
+                                (("lora", "me"), "merge"), (("lora", "merge", ""), ""), (("help", "hel"), "help"),
+                                (("convert", "x", "y", "--to", "safet"), "safetensors"),
+                                (("convert", "--precision", "Q4_K_"), "Q4_K_S Q4_K_M"), (("convert", "--precision", "q4_K"), "q4_K"),
+                                (("convert", "--quantize", "n"), "nvfp4 nf4")):
             done = subprocess.run(["bash", "-c", script, self.path("bash"), "stele", *words], capture_output=True, text=True)
             self.assertEqual(done.stdout.strip(), expected)
 

@@ -65,6 +65,7 @@ TEST_CASE("load: what is missing, unused or of another form, in a new module") {
     REQUIRE(e.report() != nullptr);
     CHECK(e.report()->paths(Report::What::missing) == report.paths(Report::What::missing));
     CHECK(report.paths(Report::What::missing) == Paths{"scale", "inner.layers", "inner.scale"});
+    CHECK(e.message() == "the file lacks a parameter of the module (and 2 more)");
     CHECK(e.to_string().find("missing: scale") != std::string::npos);
 
     options.allow_missing = {"scale"};
@@ -87,8 +88,11 @@ TEST_CASE("load: what is missing, unused or of another form, in a new module") {
     CHECK(e.path() == "scale");
     CHECK(report.paths(Report::What::unused) == Paths{"scale", "maybe", "inner.layers.0.weight", "inner.layers.0.bias",
                                                       "inner.layers.1.weight", "inner.scale", "inner.seed"});
+    CHECK(e.message() == "the file has an entry that the module does not use (and 6 more)");
     options.allow_unused = {"scale", "maybe", "inner.layers.*", "inner.seed"};
-    CHECK(bad(stele::load<Short>(snapshot(full), options)).path() == "inner.scale");
+    e = bad(stele::load<Short>(snapshot(full), options));
+    CHECK(e.path() == "inner.scale");
+    CHECK(e.message() == "the file has an entry that the module does not use");
     options.allow_unused.emplace_back("inner.scale");
     CHECK(good(stele::load<Short>(snapshot(full), options)).layers.size() == 1);
     options.allow_unused = {"*"};

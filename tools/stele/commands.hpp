@@ -207,6 +207,9 @@ struct Embed {
 };
 Result<int> embed(const Embed& options, Terminal& terminal);
 
+/// Returns the words of --precision and --quantize.
+std::vector<std::string> precision_names();
+std::vector<std::string> scheme_names();
 /// Returns true for a name in the style of llama.cpp's mixtures, which begin with a capital letter: Q4_K_M.
 bool names_mixture(const std::string& precision) noexcept;
 

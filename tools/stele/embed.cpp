@@ -261,7 +261,8 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
   }
   print_rows(terminal, report);
   const std::string others = options.object ? safe(paths[0]) + ", " + safe(paths[1]) + " and " : "";
-  terminal.note("wrote " + others + safe(options.out) + ", " + grouped(bytes.size()) + " bytes of a model");
+  terminal.note("wrote " + others + safe(options.out) + ", " + grouped(bytes.size()) +
+                " bytes of a model: " + options.name + "()");
   return exit_ok;
 }
 

@@ -5,6 +5,9 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <stele/recorders/any.hpp>
+
+#include "commands.hpp"
 
 namespace stele::command {
 
@@ -132,6 +135,24 @@ std::string quoted(std::string_view text, std::string_view quote) {
   return out + "'";
 }
 
+/// Returns the words that complete a value of the option; empty for files and free text.
+std::vector<std::string> completions(const CLI::App& app, const CLI::Option& option) {
+  if (auto words = choices(option); !words.empty()) return words;
+  std::vector<std::string> words;
+  if (option.check_lname("to")) {
+    for (const Format* format : formats()) {
+      if (format->writes()) words.emplace_back(format->name());
+    }
+  } else if (option.check_lname("precision")) {
+    words = precision_names();
+  } else if (option.check_lname("quantize")) {
+    words = scheme_names();
+  } else if (option.get_name(true) == "command") {
+    for (const CLI::App* sub : subcommands(app)) words.push_back(sub->get_name());
+  }
+  return words;
+}
+
 std::string bash_script(const CLI::App& app) {
   std::string names, cases;
   for (const CLI::App* sub : subcommands(app)) {
@@ -139,9 +160,9 @@ std::string bash_script(const CLI::App& app) {
     std::string options, values, words;
     for (const CLI::Option* option : listed_options(*sub)) {
       const std::string all = spellings(*option);
-      const auto accepted = choices(*option);
+      const auto accepted = completions(app, *option);
       if (is_positional(*option)) {
-        words = joined(accepted);
+        if (!accepted.empty()) words = joined(accepted);  // of the first word
         continue;
       }
       options += (options.empty() ? "" : " ") + all;
@@ -151,7 +172,8 @@ std::string bash_script(const CLI::App& app) {
       values += "        " + pattern + ") words='" + joined(accepted) + "' ;;\n";
     }
     cases.append("    ").append(sub->get_name()).append(")\n      options='").append(options);
-    cases.append("'\n      words='").append(words).append("'\n      case $previous in\n").append(values);
+    cases.append("'\n      if [ \"$COMP_CWORD\" -eq 2 ]; then words='").append(words).append("'; fi\n");
+    cases.append("      case $previous in\n").append(values);
     cases.append("        *) ;;\n      esac ;;\n");
   }
   return "# bash completion for stele\n"
@@ -193,12 +215,12 @@ std::string zsh_script(const CLI::App& app) {
   for (const CLI::App* sub : subcommands(app)) {
     commands += "    " + quoted(sub->get_name() + ":" + zsh_text(sub->get_description()), quote) + "\n";
     cases += "    " + sub->get_name() + ")\n      _arguments -s";
-    std::string rest = "*:file:_files";
+    std::string first;
     for (const CLI::Option* option : listed_options(*sub)) {
-      const auto accepted = choices(*option);
+      const auto accepted = completions(app, *option);
       const std::string action = accepted.empty() ? "_files" : "(" + joined(accepted) + ")";
       if (is_positional(*option)) {
-        rest = "*:" + option->get_name(true) + ":" + action;
+        if (!accepted.empty()) first = "1:" + option->get_name(true) + ":" + action;
         continue;
       }
       for (const auto& [prefix, names] :
@@ -210,7 +232,8 @@ std::string zsh_script(const CLI::App& app) {
         }
       }
     }
-    cases += " \\\n        " + quoted(rest, quote) + " ;;\n";
+    if (!first.empty()) cases += " \\\n        " + quoted(first, quote);
+    cases += " \\\n        '*:file:_files' ;;\n";
   }
   return "#compdef stele\n"
          "_stele() {\n"
@@ -239,12 +262,14 @@ std::string fish_script(const CLI::App& app) {
     text += "complete -c stele -f -n __fish_use_subcommand -a " + sub->get_name() + " -d " +
             quoted(sub->get_description(), quote) + "\n";
     for (const CLI::Option* option : listed_options(*sub)) {
-      const auto accepted = choices(*option);
-      std::string line = "complete -c stele -n '__fish_seen_subcommand_from " + sub->get_name() + "'";
+      const auto accepted = completions(app, *option);
+      const std::string seen = "complete -c stele -n '__fish_seen_subcommand_from " + sub->get_name();
       if (is_positional(*option)) {
-        if (!accepted.empty()) text += line + " -f -a " + quoted(joined(accepted), quote) + "\n";
+        if (accepted.empty()) continue;
+        text += seen + "; and test (count (commandline -opc)) -eq 2' -f -a " + quoted(joined(accepted), quote) + "\n";
         continue;
       }
+      std::string line = seen + "'";
       for (const std::string& name : option->get_snames()) line += " -s " + name;
       for (const std::string& name : option->get_lnames()) line += " -l " + name;
       if (!is_flag(*option)) line += " -r";

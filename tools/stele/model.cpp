@@ -189,11 +189,29 @@ Error not_a_model(Error error) {
   return Error(Errc::unsupported, not_a_model_text).file(error.file()).found(error.found()).hint(error.hint());
 }
 
+/// Returns the error of a file that does not exist, with a similar name in its folder.
+Error no_file(Error error, const std::string& path) {
+  if (error.code() != Errc::not_found || !error.hint().empty() || detail::is_url(path)) return error;
+  const std::filesystem::path file = path_of(path);
+  std::error_code failed;
+  std::vector<std::string> beside;
+  std::filesystem::directory_iterator at(file.has_parent_path() ? file.parent_path() : ".", failed);
+  for (; !failed && at != std::filesystem::directory_iterator() && beside.size() < detail::max_compared_names;
+       at.increment(failed)) {
+    const std::u8string name = at->path().filename().u8string();
+    beside.emplace_back(name.begin(), name.end());
+  }
+  const std::u8string name = file.filename().u8string();
+  return std::move(error).hint(did_you_mean(std::string(name.begin(), name.end()), beside));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Format>> input_format(const std::string& path, const Opening& opening,
                                                    const LoadOptions& options) {
-  STELE_TRY_ASSIGN(const SourcePtr source, open_input(path, options));
+  auto opened = open_input(path, options);
+  if (!opened) return no_file(std::move(opened).error(), path);
+  const SourcePtr source = *std::move(opened);
   auto found = format_of_content(*source);
   if (!found) {  // a positional format is not recognized by its content
     auto named = format_of_path(path);
@@ -481,7 +499,8 @@ std::string similar_pattern(const Snapshot& snapshot, std::string_view pattern) 
     const std::string tail(same_head(reversed(name), reversed(pattern.substr(last))));
     std::string candidate(same_head(name, pattern.substr(0, first)));
     candidate.append(pattern.substr(first, last - first)).append(reversed(tail));
-    if (matches(candidate, name)) unique.insert(std::move(candidate));
+    // A pattern for a command that takes one name matches names.
+    if (matches(candidate, name)) unique.insert(candidate == pattern ? name : std::move(candidate));
     if (unique.size() == detail::max_compared_names) break;
   }
   return did_you_mean(pattern, {unique.begin(), unique.end()});

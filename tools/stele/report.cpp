@@ -308,7 +308,8 @@ void write_summary(Page& page, const Model& a, const PageContent& content, bool 
   std::uint64_t elements = 0;
   for (std::size_t i = 0; i < a.snapshot.leaf_count(); ++i) elements += a.snapshot.leaf(i).size();
   page << "<div class=cards>\n";
-  card(page, grouped(a.snapshot.leaf_count()), "tensors");
+  const std::size_t leaves = a.snapshot.leaf_count(), names = content.names.size();  // the list has a row for each name
+  card(page, grouped(leaves), names == leaves ? "tensors" : "tensors with " + grouped(names) + " names");
   card(page, grouped(elements), "elements");
   card(page, human_bytes(a.snapshot.byte_size()), "of tensors");
   card(page,

@@ -130,7 +130,9 @@
     let index = 0;
     squarify(children, x, y, w, h, (child, left, top, width, height) => {
       if (depth > 0) hueOf.set(child, hueOf.get(node));
-      if (width < 2 || height < 2 || ++cells > 1500) return;
+      const marked = child.flagged || (two && child.level);  // is seen even if it is tiny
+      if (((width < 2 || height < 2) && !marked) || ++cells > 1500) return;
+      if (marked) { width = Math.max(width, 5); height = Math.max(height, 5); }
       const cell = document.createElement('div');
       const open = child.children.size > 0 && depth < 2 && width > 30 && height > 34;
       cell.style.cssText = `left:${left}px;top:${top}px;width:${width}px;height:${height}px;background:${colour(child, depth, index++, open)}`;
@@ -140,6 +142,7 @@
       cell.title = text;
       if (width > 40 && height > 15) cell.textContent = child.name;
       if (child.flagged && child.children.size === 0) cell.classList.add('flagged');
+      if (marked && !open) cell.style.zIndex = 1;
       if (child.children.size > 0) cell.classList.add('inner');
       cell.addEventListener('mouseenter', () => { hover.textContent = text; });
       cell.addEventListener('click', (event) => {

@@ -29,7 +29,30 @@ const std::vector<BlockRule>& block_rules() {
   return rules;
 }
 
+/// Returns the names that an error expected: "a, b".
+void add_expected(std::vector<std::string>& names, const Error& error) {
+  std::string_view rest = error.expected();
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(", "), rest.size());
+    names.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 2, rest.size()));
+  }
+}
+
 }  // namespace
+
+std::vector<std::string> precision_names() {
+  std::vector<std::string> names{"f64", "f32", "f16", "bf16"};
+  for (const BlockRule& rule : block_rules()) names.emplace_back(v0::name(rule.dtype));
+  add_expected(names, quantize_gguf(Snapshot(), "").error());
+  return names;
+}
+
+std::vector<std::string> scheme_names() {
+  std::vector<std::string> names;
+  add_expected(names, quantize_weights(Snapshot(), {}).error());
+  return names;
+}
 
 bool names_mixture(const std::string& precision) noexcept {
   return !precision.empty() && precision[0] >= 'A' && precision[0] <= 'Z';

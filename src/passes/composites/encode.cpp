@@ -127,7 +127,7 @@ class Quantizer {
         chosen_[leaf] = why.empty();
         modules_.unfit = modules_.unfit || !why.empty();
         if (!why.empty() && report_ != nullptr) {
-          report_->add(Report::What::quantized, item.path, "not as " + how_.name + ": " + why);
+          report_->add(Report::What::kept, item.path, "not " + how_.name + ": " + why);
         }
       }
       const Composite* const old = composite_of(item.leaf());

@@ -1,5 +1,6 @@
 // Finds the parts of quantized weights by their names, dtypes and shapes. Layouts: docs/guide/quantized-checkpoints.md.
 #include <algorithm>
+#include <bitset>
 #include <map>
 #include <set>
 #include <utility>
@@ -176,9 +177,15 @@ bool Recogniser::may_have_parts(const Snapshot& snapshot) {
     }
     return made;
   }();
+  static const std::bitset<256> ends = [] {
+    std::bitset<256> made;
+    for (const Mark& mark : marks) made.set(static_cast<unsigned char>(mark.text.back()));
+    return made;
+  }();
   for (const Node& node : snapshot.nodes()) {
     if (node.kind != NodeKind::tensor || node.name == nullptr) continue;  // an element of a list
     std::string_view last(node.name, node.name_size);
+    if (last.empty() || !ends[static_cast<unsigned char>(last.back())]) continue;
     last.remove_prefix(last.rfind('.') + 1);
     for (const Mark& mark : marks) {
       if (last.empty() || last.back() != mark.text.back()) continue;
