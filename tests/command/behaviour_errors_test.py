@@ -278,6 +278,7 @@ class Mistakes(InFolder):
                                    (("inspect", DIGITS_PT, "head.biass"), "head.bias"),
                                    (("inspect", DIGITS_PT, "--print", "head.wieght[0]"), "head.weight"),
                                    (("extract", DIGITS_PT, "head.wieght", "-o", "x.npy"), "head.weight"),
+                                   (("extract", DIGITS_PT, "head.b*", "-o", "x.npy"), "head.bias"),
                                    (("convert", DIGITS_PT, "x.stele", "--only", "hidden.*", "--only", "haed.*"), "head.*"),
                                    (("convert", DIGITS_PT, "x.stele", "--transpose", "*.wight"), "*.weight"),
                                    (("convert", DIGITS_PT, "x", "--to", "safetensor"), "safetensors"),
@@ -285,6 +286,8 @@ class Mistakes(InFolder):
                                    (("diff", DIGITS_PT, DIGITS_PT, "--only", "hed.*"), "head.*")):
             self.assertTrue(self.refused(*arguments).endswith(f"; did you mean {similar}?\n"), arguments)
         self.assertNotIn("did you mean", self.refused("inspect", DIGITS_PT, "decoder.layers.*"))
+        self.assertTrue(self.refused("inspect", str(DIGITS_PT).replace("digits.", "digit.")).endswith(
+            f"; did you mean {os.path.basename(DIGITS_PT)}?\n"))
         note = "--except hiden.* matches nothing; did you mean hidden.*?"
         self.assertEqual(document("convert", DIGITS_PT, self.path("x.stele"), "--except", "hiden.*")["notes"], [note])
         self.assertIn(f"note: {note}\n".encode(), run("embed", DIGITS_PT, "-o", self.path("x.hpp"), "--except", "hiden.*")[2])

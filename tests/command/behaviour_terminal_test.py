@@ -40,7 +40,7 @@ class Manual(InFolder):
         for words, expected in ((("in",), "inspect"), (("convert", "--pre"), "--precision"), (("hash", "x", "--alg"), "--algorithm"),
                                 (("hash", "--algorithm", ""), "xxh3 xxh64 sha1 sha256"), (("completion", ""), "bash zsh fish"),
                                 (("lora", "me"), "merge"), (("lora", "merge", ""), ""), (("help", "hel"), "help"),
-                                (("convert", "x", "y", "--to", "safet"), "safetensors"),
+                                (("convert", "x", "y", "--to", "safet"), "safetensors safetensors-sharded"),
                                 (("convert", "--precision", "Q4_K_"), "Q4_K_S Q4_K_M"), (("convert", "--precision", "q4_K"), "q4_K"),
                                 (("convert", "--quantize", "n"), "nvfp4 nf4")):
             done = subprocess.run(["bash", "-c", script, self.path("bash"), "stele", *words], capture_output=True, text=True)

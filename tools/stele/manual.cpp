@@ -140,7 +140,7 @@ std::vector<std::string> completions(const CLI::App& app, const CLI::Option& opt
   if (auto words = choices(option); !words.empty()) return words;
   std::vector<std::string> words;
   if (option.check_lname("to")) {
-    for (const Format* format : formats()) {
+    for (const Format* format : stele::formats()) {
       if (format->writes()) words.emplace_back(format->name());
     }
   } else if (option.check_lname("precision")) {
