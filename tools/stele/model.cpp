@@ -495,13 +495,12 @@ std::string similar_pattern(const Snapshot& snapshot, std::string_view pattern) 
       unique.insert(name);
       continue;
     }
+    if (matches(pattern, name)) return "did you mean " + name + "?";  // the command takes one name
     const std::size_t last = pattern.find_last_of("*?") + 1;
     const std::string tail(same_head(reversed(name), reversed(pattern.substr(last))));
     std::string candidate(same_head(name, pattern.substr(0, first)));
     candidate.append(pattern.substr(first, last - first)).append(reversed(tail));
-    if (!matches(candidate, name)) continue;
-    if (candidate == pattern) return "did you mean " + name + "?";  // of a command that takes one name
-    unique.insert(std::move(candidate));
+    if (matches(candidate, name)) unique.insert(std::move(candidate));
     if (unique.size() == detail::max_compared_names) break;
   }
   return did_you_mean(pattern, {unique.begin(), unique.end()});
