@@ -112,7 +112,7 @@ demo: export NINJA_STATUS = [%f of %t, %e s]
 demo: deps-build
 	@printf '\nCompiling the core, %s formats and the command. Two idle cores take about %s minutes, once.\n\n' \
 	    $(if $(filter demo,$(demo_preset)),six 3,all 11)
-	$(call build,$(demo_preset),digits resume stele_command $(if $(ALL),every_format import_model llama_to_gguf) $(if $(BURN),mnist))
+	$(call build,$(demo_preset),digits resume stele_command $(if $(ALL),every_format import_model) $(if $(BURN),mnist))
 	@tools/demo.sh build/$(demo_preset) $(if $(ALL),--all)
 	$(if $(BURN),build/release/examples/mnist examples/data $(BURN))
 
@@ -377,7 +377,7 @@ run_openvino = $(files) build/dev/tests/interop_openvino
 build/interop-gguf/installed: export CMAKE_ARGS = -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF \
     -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF
 preset_gguf = release
-build_gguf = stele_command llama_to_gguf
+build_gguf = stele_command
 run_gguf = $(python) tests/formats/gguf/interop/gguf_both_ways.py build/release build/interop-gguf/work
 
 prepare_keras = tools/deps.sh torch

@@ -32,7 +32,7 @@ if [ "${2:-}" = --all ]; then
   done
   "$programs/import_model" "$files/onnx-files/mlp.onnx" "$files/onnx" --details
   "$programs/import_model" "$files/tensorflow-files/run_mlp_saved_open" "$files/tensorflow" --details
-  "$programs/llama_to_gguf" examples/data/llama "$files/llama.gguf" Q8_0
+  "$stele" convert examples/data/llama "$files/llama.gguf" --precision Q8_0
 fi
 cat <<END
 

@@ -1,8 +1,10 @@
 // Derived tensors: permuted, split and joined, piece by piece as they are read.
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
 
+#include "concatenate.hpp"
 #include "leaves/blocks.hpp"
 #include "leaves/needs.hpp"
 #include "passes/precision.hpp"
@@ -160,20 +162,30 @@ Status read_joined(const void* at, std::uint64_t, std::uint64_t offset, std::spa
   return {};
 }
 Status stream_joined(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {
-  return size == 0 ? Status() : detail::stream_blocks<Joined>(at, size, sink, context);
+  const Joined& step = *static_cast<const Joined*>(at);
+  if (size != 0 && step.block != size) return detail::stream_blocks<Joined>(at, size, sink, context);
+  for (const Joined::Part& part : step.parts) {  // one after the other
+    if (part.length != 0) STELE_TRY(part.base.stream(sink, context));
+  }
+  return {};
 }
 void joined_needs(const void* at, std::uint64_t, detail::Needs& needs) {
   for (const Joined::Part& part : static_cast<const Joined*>(at)->parts) needs.add(part.base);
 }
 constexpr LeafOps joined_ops{.read = read_joined, .stream = stream_joined, .needs = joined_needs};
 
-// ---- shared by split and concatenate --------------------------------------------------------------------------------
+// ---- the tensors of both
+// ---------------------------------------------------------------------------------------------------
 
-/// Returns the tensor to split or join. The tensor must have no alias, because the alias would lose its target.
+/// Returns the error for a tensor that has an alias, which would lose its target.
+Error tied_tensor(std::string_view path, std::string_view alias) {
+  return Error(Errc::invalid_argument, "a tied tensor cannot be cut or joined").path(path).found(alias);
+}
+
+/// Returns the tensor to split.
 Result<Item*> tensor_at(Items& items, std::string_view path) {
   for (const Item& i : items.list) {
-    if (i.target != path) continue;
-    return Error(Errc::invalid_argument, "a tied tensor cannot be cut or joined").path(std::string(path)).found(i.path);
+    if (i.target == path) return tied_tensor(path, i.path);
   }
   if (Item* item = items.find_tensor(path)) return item;
   return Error(Errc::not_found, "no tensor has this name").path(std::string(path));
@@ -266,67 +278,107 @@ Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::siz
   });
 }
 
-Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::string> paths, std::size_t axis,
-                             std::string_view path) {
-  return detail::guarded([&]() -> Result<Snapshot> {
-    if (paths.empty()) return Error(Errc::invalid_argument, "the list of tensors is empty").path(std::string(path));
-    STELE_TRY_ASSIGN(Items items, Items::of(snapshot));
-    auto step = std::make_shared<Joined>();
-    std::vector<Extent> extents;
-    std::uint64_t begin = 0;
-    Item made;
-    std::size_t size = 0;
-    for (const std::string& name : paths) {
-      STELE_TRY_ASSIGN(const Item* item, tensor_at(items, name));
-      const LeafView base = item->leaf();
-      const auto shape = base.shape();
-      const auto mismatch = [&](Errc code, const char* why, std::string_view expected, std::string_view found) {
-        return Error(code, why).path(name).expected(expected).found(found);
-      };
-      if (axis >= shape.size()) {
-        return mismatch(Errc::invalid_argument, "the tensor does not have the axis",
-                        "an axis below " + std::to_string(shape.size()), std::to_string(axis));
-      }
-      if (extents.empty()) {
-        made = *item;
-        extents.assign(shape.begin(), shape.end());
-        extents[axis] = 0;
-        size = element_size(base.dtype());
-        if (size == 0) return detail::packed(name, base.dtype());
-      }
-      if (base.dtype() != made.leaf().dtype()) {
-        return mismatch(Errc::dtype_mismatch, "the tensors have different dtypes",
-                        std::string(v0::name(made.leaf().dtype())), std::string(v0::name(base.dtype())));
-      }
-      std::vector<Extent> other(shape.begin(), shape.end());
-      other[axis] = 0;
-      const Extent joined = std::exchange(extents[axis], 0);
-      if (other != extents) {
-        return mismatch(Errc::shape_mismatch, "the tensors differ in another axis", to_string(made.leaf().shape()),
-                        to_string(shape));
-      }
-      const auto sum = checked_add(joined, shape[axis]);
-      extents[axis] = sum.value_or(0);
-      const std::uint64_t length = product(shape.subspan(axis)) * size;
-      const auto elements = element_count(extents);
-      if (!sum || !elements || !checked_mul(*elements, size)) {
-        return mismatch(Errc::limit, "the size of the joined tensor overflows 64 bits", "", to_string(extents));
-      }
-      step->parts.push_back({base, begin, length});
-      begin += length;
+namespace {
+
+/// Returns the tensor that the tensors of a join become, with the name and the notes of the first one.
+Result<Item> joined(Items& items, const detail::ItemIndex& index,
+                    const std::map<std::string_view, std::string_view>& tied, const detail::Join& join,
+                    std::size_t axis) {
+  if (join.paths.empty()) return Error(Errc::invalid_argument, "the list of tensors is empty").path(join.path);
+  auto step = std::make_shared<Joined>();
+  std::vector<Extent> extents;
+  std::uint64_t begin = 0;
+  Item made;
+  std::size_t size = 0;
+  for (const std::string& name : join.paths) {
+    const auto at = index.find(name);
+    if (!at || !items.list[*at].is_tensor())
+      return Error(Errc::not_found, "no tensor has this name").path(std::string(name));
+    if (const auto alias = tied.find(name); alias != tied.end()) return tied_tensor(name, alias->second);
+    const Item& item = items.list[*at];
+    const LeafView base = item.leaf();
+    const auto shape = base.shape();
+    const auto mismatch = [&](Errc code, const char* why, std::string_view expected, std::string_view found) {
+      return Error(code, why).path(name).expected(expected).found(found);
+    };
+    if (axis >= shape.size()) {
+      return mismatch(Errc::invalid_argument, "the tensor does not have the axis",
+                      "an axis below " + std::to_string(shape.size()), std::to_string(axis));
     }
-    step->block = begin;
-    const std::uint64_t bytes = product(extents) * size;
-    made.path = path;
-    made.derived = detail::DerivedLeaf{made.leaf().dtype(), Shape(std::span<const Extent>(extents)), bytes,
-                                       Provider{&joined_ops, step.get(), 0}};
-    items.keepers.push_back(std::move(step));
-    const auto is_part = [&](const Item& i) { return std::find(paths.begin(), paths.end(), i.path) != paths.end(); };
-    const auto first = std::find_if(items.list.begin(), items.list.end(), is_part);
-    *first = std::move(made);
-    items.list.erase(std::remove_if(std::next(first), items.list.end(), is_part), items.list.end());
+    if (extents.empty()) {
+      made = item;
+      extents.assign(shape.begin(), shape.end());
+      extents[axis] = 0;
+      size = element_size(base.dtype());
+      if (size == 0) return detail::packed(name, base.dtype());
+    }
+    if (base.dtype() != made.leaf().dtype()) {
+      return mismatch(Errc::dtype_mismatch, "the tensors have different dtypes",
+                      std::string(v0::name(made.leaf().dtype())), std::string(v0::name(base.dtype())));
+    }
+    std::vector<Extent> other(shape.begin(), shape.end());
+    other[axis] = 0;
+    const Extent sum_before = std::exchange(extents[axis], 0);
+    if (other != extents) {
+      return mismatch(Errc::shape_mismatch, "the tensors differ in another axis", to_string(made.leaf().shape()),
+                      to_string(shape));
+    }
+    const auto sum = checked_add(sum_before, shape[axis]);
+    extents[axis] = sum.value_or(0);
+    const std::uint64_t length = product(shape.subspan(axis)) * size;
+    const auto elements = element_count(extents);
+    if (!sum || !elements || !checked_mul(*elements, size)) {
+      return mismatch(Errc::limit, "the size of the joined tensor overflows 64 bits", "", to_string(extents));
+    }
+    step->parts.push_back({base, begin, length});
+    begin += length;
+  }
+  step->block = begin;
+  made.path = join.path;
+  made.derived = detail::DerivedLeaf{made.leaf().dtype(), Shape(std::span<const Extent>(extents)),
+                                     product(extents) * size, Provider{&joined_ops, step.get(), 0}};
+  items.keepers.push_back(std::move(step));
+  return made;
+}
+
+}  // namespace
+
+Result<Snapshot> detail::concatenate_each(const Snapshot& snapshot, std::span<const Join> joins, std::size_t axis) {
+  return guarded([&]() -> Result<Snapshot> {
+    STELE_TRY_ASSIGN(Items items, Items::of(snapshot));
+    std::map<std::string_view, std::string_view> tied;  // the target of an alias -> the alias
+    for (const Item& item : items.list) {
+      if (item.target) tied.emplace(*item.target, item.path);
+    }
+    const ItemIndex index(items.list);
+    std::map<std::size_t, Item> made;  // by the number of the item that it replaces
+    std::vector<bool> gone(items.list.size());
+    for (const Join& join : joins) {
+      STELE_TRY_ASSIGN(Item item, joined(items, index, tied, join, axis));
+      std::size_t first = items.list.size();
+      for (const std::string& path : join.paths) {
+        first = std::min(first, *index.find(path));
+        gone[*index.find(path)] = true;
+      }
+      made.emplace(first, std::move(item));
+    }
+    std::vector<Item> list;
+    for (std::size_t i = 0; i < items.list.size(); ++i) {
+      if (const auto whole = made.find(i); whole != made.end()) {
+        list.push_back(std::move(whole->second));
+      } else if (!gone[i]) {
+        list.push_back(std::move(items.list[i]));
+      }
+    }
+    items.list = std::move(list);
     return items.build();
   });
+}
+
+Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::string> paths, std::size_t axis,
+                             std::string_view path) {
+  const detail::Join join{{paths.begin(), paths.end()}, std::string(path)};
+  return detail::concatenate_each(snapshot, std::span(&join, 1), axis);
 }
 
 Snapshot with_precision(const Snapshot& stored, std::span<const PrecisionRule> rules, ConvertRules convert) {

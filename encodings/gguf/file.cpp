@@ -169,7 +169,8 @@ class FileReader {
 
   std::uint64_t aligned(std::uint64_t n) const { return (n + alignment_ - 1) / alignment_ * alignment_; }
 
-  /// Checks that every byte of the data belongs to exactly one tensor or its padding, in order.
+  /// Checks that every byte of the data belongs to exactly one tensor or its padding, in order. After the last tensor,
+  /// MLX writes no padding.
   Status place() {
     const std::uint64_t size = file_.source->size();
     if (file_.tensors.empty()) {
@@ -192,11 +193,14 @@ class FileReader {
         const std::uint64_t end = !last ? file_.tensors[i + 1].offset : size > data ? size - data : 0;
         entry.bytes = end > at ? end - at : 0;
       }
-      const std::uint64_t padded = last && entry.dtype == DType::none ? entry.bytes : aligned(entry.bytes);
-      if (data > size || at > size - data || padded > size - data - at) {
-        return bad(Errc::truncated, "the file ends before the tensor and its padding do")
+      const std::uint64_t left = data > size || at > size - data ? 0 : size - data - at;
+      const std::uint64_t padded =
+          last ? std::max(entry.bytes, std::min(aligned(entry.bytes), left)) : aligned(entry.bytes);
+      if (data > size || padded > left) {
+        return bad(Errc::truncated,
+                   last ? "the file ends before the tensor does" : "the file ends before the tensor and its padding do")
             .expected(std::to_string(padded) + " bytes")
-            .found(std::to_string(data > size || at > size - data ? 0 : size - data - at));
+            .found(std::to_string(left));
       }
       entry.offset = data + at;
       at += padded;

@@ -40,6 +40,9 @@ inline constexpr std::uint32_t quantization_version = 2;
 /// The architecture of files that stele writes for other models.
 inline constexpr std::string_view own_architecture = "stele";
 
+/// Prefix of ComfyUI-GGUF's keys: the shape, outermost extent first, of a tensor that is stored with another one.
+inline constexpr std::string_view original_shape_prefix = "comfy.gguf.orig_shape.";
+
 /// Returns the number of general.file_type for files whose tensors mostly have this dtype; no_type if there is none.
 std::uint32_t file_type_of(DType dtype) noexcept;
 /// Returns the dtype of most tensors in a file with this general.file_type; DType::none if unknown.

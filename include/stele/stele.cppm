@@ -48,6 +48,7 @@ module;
 #include "stele/stele.hpp"
 #include "stele/transform.hpp"
 #include "stele/transforms/keras.hpp"
+#include "stele/transforms/llama_cpp.hpp"
 #include "stele/transforms/lora.hpp"
 #include "stele/transforms/pytorch.hpp"
 
@@ -163,6 +164,9 @@ using keep::all, keep::best, keep::every_seconds, keep::every_steps, keep::lates
 }
 namespace keras {
 using keras::Layer, keras::LayerKind, keras::from_pytorch, keras::layers_of, keras::to_pytorch;
+}
+namespace llama_cpp {
+using llama_cpp::from_hub, llama_cpp::has_known_names, llama_cpp::is_model_config;
 }
 namespace pytorch {
 using pytorch::LayerRule, pytorch::adapt, pytorch::linear_in_out, pytorch::norm_gamma_beta, pytorch::restore;

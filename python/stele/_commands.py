@@ -151,6 +151,8 @@ def convert(
         only, except_: patterns of names; ``*`` is any text.
         optimizer, parameters, buffers: of PyTorch checkpoints: the path of the optimizer; the names in the order of
             ``parameters()``, as a file; patterns of the tensors that are no parameters.
+        raw: codes of quantized weights that are not decoded are numbers; a language model of the hub is written to
+            GGUF under its own names, not for llama.cpp.
         The other arguments are those of :func:`stele.save`, :func:`stele.open` and the command.
 
     Returns:

@@ -120,7 +120,42 @@ class GgufReader {
     return {};
   }
 
+  /// Takes the shapes of ComfyUI-GGUF's keys: its converter joins rows that are not whole blocks.
+  Status take_original_shapes() {
+    for (const auto& [key, value] : *files_[0].pairs.values.as_map()) {
+      if (!key.starts_with(gguf::original_shape_prefix)) continue;
+      const Value::List* const list = value.as_list();
+      std::vector<Extent> shape;
+      for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+        const std::int64_t* const extent = (*list)[i].as_i64();
+        if (extent == nullptr || *extent < 0) break;
+        shape.push_back(static_cast<Extent>(*extent));
+      }
+      if (list == nullptr || shape.size() != list->size()) {
+        return Error(Errc::malformed, "the original shape of a tensor is not a list of extents").path(key);
+      }
+      if (!memory_.take(128 + 2 * shape.size() * sizeof(Extent))) {
+        return detail::index_error("the original shapes need more memory than the file's size allows");
+      }
+      original_.emplace(std::string_view(key).substr(gguf::original_shape_prefix.size()), std::move(shape));
+    }
+    return {};
+  }
+
+  Result<std::span<const Extent>> shape_of(const gguf::TensorEntry& e) const {
+    const std::span<const Extent> stored(e.extents, e.rank);
+    const auto original = original_.find(e.name);
+    if (original == original_.end()) return stored;
+    const auto count = element_count(original->second);
+    if (count && count == element_count(stored)) return std::span<const Extent>(original->second);
+    return Error(Errc::malformed, "the original shape of a tensor has another number of elements")
+        .path(std::string(gguf::original_shape_prefix) + std::string(e.name))
+        .expected(to_string(stored))
+        .found(to_string(std::span<const Extent>(original->second)));
+  }
+
   Result<Snapshot> build() {
+    STELE_TRY(take_original_shapes());
     std::size_t count = 0;
     for (const gguf::File& file : files_) count += file.tensors.size();
     builder_.set_flat();
@@ -129,7 +164,8 @@ class GgufReader {
       for (const gguf::TensorEntry& e : file.tensors) {
         const Provider provider{&detail::source_ops, file.source.get(), e.offset};
         if (e.dtype != DType::none) {
-          builder_.tensor(e.name, e.dtype, std::span(e.extents, e.rank), e.bytes, provider);
+          STELE_TRY_ASSIGN(const auto shape, shape_of(e));
+          builder_.tensor(e.name, e.dtype, shape, e.bytes, provider);
         } else {
           detail::add_unreadable(builder_, e.name, gguf::unknown_type(e.type), e.bytes, provider);
         }
@@ -171,7 +207,8 @@ class GgufReader {
   SourcePtr source_;
   SnapshotBuilder builder_;
   detail::IndexBudget memory_;
-  std::deque<gguf::File> files_;              // a deque, because the snapshot refers to their entries
+  std::deque<gguf::File> files_;                              // a deque, because the snapshot refers to their entries
+  std::map<std::string_view, std::vector<Extent>> original_;  // by the names of tensors; refers to the pairs
   std::map<std::string, std::size_t> known_;  // indexes in the first file's pairs; filled if another file has pairs
 };
 

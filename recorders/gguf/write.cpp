@@ -37,6 +37,26 @@ const char* bad_metadata_key(std::string_view key) {
   return reserved ? "a reserved key" : gguf::bad_key(key);
 }
 
+/// Returns true if a property describes this shape of the leaf, so that a load restores it from any other shape.
+bool has_original_shape(const Snapshot& snapshot, std::string_view path, const LeafView& leaf) {
+  const Value* const value = snapshot.properties().find(std::string(gguf::original_shape_prefix) + std::string(path));
+  const Value::List* const list = value != nullptr ? value->as_list() : nullptr;
+  return list != nullptr && std::equal(list->begin(), list->end(), leaf.shape().begin(), leaf.shape().end(),
+                                       [](const Value& a, Extent b) { return a == Value(b); });
+}
+
+/// Returns the shape in the file. ComfyUI-GGUF joins rows that are not whole blocks, and stores the original shape.
+std::vector<Extent> stored_shape(const LeafView& leaf) {
+  constexpr Extent row = 256;  // the elements of the largest blocks
+  std::vector<Extent> shape(leaf.shape().begin(), leaf.shape().end());
+  const Extent unit = std::max<Extent>(block_size(leaf.dtype()).elements, 1);
+  const bool whole = shape.empty() ? unit == 1 : shape.back() % unit == 0;
+  if (whole) return shape;
+  const Extent count = *element_count(leaf.shape());
+  const Extent columns = count % row == 0 ? row : unit;
+  return {count / columns, columns};
+}
+
 /// Returns the most frequent dtype among the matrices, or DType::none if there are no matrices.
 DType most_used(const Snapshot& snapshot) {
   std::map<DType, std::uint64_t> counts;
@@ -170,7 +190,7 @@ Result<std::vector<Loss>> GgufFormat::losses(const Snapshot& snapshot, std::stri
     const LeafView leaf = snapshot.leaf(i);
     const std::uint64_t row = block_size(leaf.dtype()).elements;
     if (row == 0) continue;
-    if (leaf.shape().empty() || leaf.shape().back() % row != 0) {
+    if ((leaf.shape().empty() || leaf.shape().back() % row != 0) && !has_original_shape(snapshot, leaf.path(), leaf)) {
       losses.push_back(
           {leaf.node(), "rows that do not consist of whole blocks of " + std::to_string(row) + " elements"});
     }
@@ -204,8 +224,9 @@ Status GgufFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
           .hint("rename the tensor, or raise max_name_bytes of GgufFormat");
     }
     gguf::write_string(head, name);
-    gguf::write_number(head, static_cast<std::uint32_t>(leaf.shape().size()));
-    for (std::size_t k = leaf.shape().size(); k-- > 0;) gguf::write_number(head, leaf.shape()[k]);
+    const std::vector<Extent> shape = stored_shape(leaf);
+    gguf::write_number(head, static_cast<std::uint32_t>(shape.size()));
+    for (std::size_t k = shape.size(); k-- > 0;) gguf::write_number(head, shape[k]);
     gguf::write_number(head, gguf::type_of(leaf.dtype()));
     gguf::write_number(head, at);
     at += aligned(leaf.byte_size());

@@ -1,20 +1,19 @@
-"""llama_to_gguf: the key-value pairs and tensors of llama.cpp's convert_hf_to_gguf.py for a table of configurations.
+"""Models of the hub as GGUF files for llama.cpp: the pairs and tensors of llama.cpp's own converter.
 
-The expected pairs follow conversion/base.py, conversion/llama.py and gguf-py/gguf/vocab.py of llama.cpp (2026), except
-general.name and what else describes a model's page, and except the scores of a tokenizer.json (see the program).
+The expected pairs of Llama follow conversion/base.py, conversion/llama.py and gguf-py/gguf/vocab.py of llama.cpp (2026),
+except general.name and what else describes a model's page, and except the scores of a tokenizer.json (see
+transforms/llama_cpp/tokenizer.cpp). Those of each architecture in llama_golden.json are from the converter itself
+(tests/formats/gguf/interop/gguf_golden.py).
 """
 
+import hashlib
 import json
-import os
 import struct
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-from support import safetensors
-
-PROGRAM = os.environ["LLAMA_TO_GGUF"]
+from support import document, run, safetensors
 
 WIDTH, HIDDEN, HEADS, KEY_HEADS, LAYERS = 16, 32, 2, 1, 2
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -244,10 +243,98 @@ def permuted(numbers, heads):
     return [numbers[(head * 2 + part) * half + i] for head in range(heads) for i in range(half) for part in range(2)]
 
 
+# ---- a model of each architecture
+
+def decoder(*mlp, attention=("q", "k", "v"), norms=("input_layernorm", "post_attention_layernorm"), more=None):
+    """The tensors of a model like Llama: name -> shape."""
+    out = {"model.embed_tokens.weight": [16, WIDTH], "model.norm.weight": [WIDTH], "lm_head.weight": [16, WIDTH]}
+    rows = {"q": 16, "k": 8, "v": 8, "qkv": 32}
+    for layer in range(LAYERS):
+        at = f"model.layers.{layer}."
+        out |= {f"{at}self_attn.{a}_proj.weight": [rows[a], WIDTH] for a in attention}
+        out |= {f"{at}self_attn.o_proj.weight": [WIDTH, 16]}
+        out |= {f"{at}{norm}.weight": [WIDTH] for norm in norms}
+        out |= {at + name: shape for part in mlp for name, shape in part.items()}
+        out |= {at + name: shape for name, shape in (more or {}).items()}
+    return out
+
+
+def without_output(tensors):
+    return {name: shape for name, shape in tensors.items() if name != "lm_head.weight"}
+
+
+MLP = {"mlp.gate_proj.weight": [HIDDEN, WIDTH], "mlp.up_proj.weight": [HIDDEN, WIDTH],
+       "mlp.down_proj.weight": [WIDTH, HIDDEN]}
+EXPERTS = {"block_sparse_moe.gate.weight": [3, WIDTH]} | {
+    f"block_sparse_moe.experts.{e}.{w}.weight": [WIDTH, HIDDEN] if w == "w2" else [HIDDEN, WIDTH]
+    for e in range(3) for w in ("w1", "w2", "w3")}
+FUSED = {"mlp.gate_up_proj.weight": [2 * HIDDEN, WIDTH], "mlp.down_proj.weight": [WIDTH, HIDDEN]}
+HEAD_NORMS = {"self_attn.q_norm.weight": [8], "self_attn.k_norm.weight": [8]}
+FOUR_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+GPT2_TENSORS = {"wte.weight": [16, WIDTH], "wpe.weight": [64, WIDTH], "ln_f.weight": [WIDTH], "ln_f.bias": [WIDTH]} | {
+    f"h.{layer}.{name}": shape for layer in range(LAYERS) for name, shape in {
+        "ln_1.weight": [WIDTH], "ln_1.bias": [WIDTH], "ln_2.weight": [WIDTH], "ln_2.bias": [WIDTH],
+        "attn.c_attn.weight": [WIDTH, 48], "attn.c_attn.bias": [48],
+        "attn.c_proj.weight": [WIDTH, WIDTH], "attn.c_proj.bias": [WIDTH], "mlp.c_fc.weight": [WIDTH, 64],
+        "mlp.c_fc.bias": [64], "mlp.c_proj.weight": [64, WIDTH], "mlp.c_proj.bias": [WIDTH]}.items()}
+BUFFER = "h.0.attn.bias"  # of old files of GPT-2
+GEMMA = {"head_dim": 8, "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": True, "query_pre_attn_scalar": 8,
+         "sliding_window": 4}
+LONG = {"type": "longrope", "long_factor": [1.5, 2.0, 2.5, 3.0], "short_factor": [1.0, 1.25, 1.5, 1.75]}
+
+# kind -> the class, changes of config.json, the tensors
+MODELS = {
+    "llama": ("LlamaForCausalLM", {"rope_scaling": LLAMA3_ROPE, "rope_theta": 500000.0}, decoder(MLP)),
+    "mistral": ("MistralForCausalLM", {"head_dim": 8, "rope_theta": 1000000.0, "sliding_window": None}, decoder(MLP)),
+    "mixtral": ("MixtralForCausalLM", {"num_local_experts": 3, "num_experts_per_tok": 2}, decoder(EXPERTS)),
+    "qwen2": ("Qwen2ForCausalLM", {"tie_word_embeddings": True, "rope_theta": 1000000.0}, without_output(decoder(
+        MLP, more={f"self_attn.{a}_proj.bias": [16 if a == "q" else 8] for a in "qkv"}))),
+    "qwen3": ("Qwen3ForCausalLM", {"head_dim": 8}, decoder(MLP, more=HEAD_NORMS)),
+    "gemma": ("GemmaForCausalLM", GEMMA, without_output(decoder(MLP))),
+    "gemma2": ("Gemma2ForCausalLM", GEMMA | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+               without_output(decoder(MLP, norms=FOUR_NORMS))),
+    "gemma3_text": ("Gemma3ForCausalLM", GEMMA | {"rope_local_base_freq": 10000.0, "rope_theta": 1000000.0},
+                    without_output(decoder(MLP, norms=FOUR_NORMS, more=HEAD_NORMS))),
+    "phi3": ("Phi3ForCausalLM", {"rope_scaling": LONG, "original_max_position_embeddings": 32, "sliding_window": 48,
+                                 "pad_token_id": 0}, decoder(FUSED, attention=("qkv",))),
+    "gpt2": ("GPT2LMHeadModel", {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 64, "n_ctx": 64,
+                                 "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}, GPT2_TENSORS | {BUFFER: [1, 1, 4, 4]}),
+}
+
+
+def make_model(kind, folder, buffers=True):
+    name, changes, tensors = MODELS[kind]
+    config = CONFIG | {"model_type": kind, "architectures": [name]} | changes
+    if kind == "gpt2":
+        config = {"model_type": kind, "architectures": [name], "vocab_size": 16} | changes
+    folder = Path(folder)
+    made = {}
+    for number, (tensor, shape) in enumerate(tensors.items()):
+        count = 1
+        for extent in shape:
+            count *= extent
+        if buffers or tensor != BUFFER:
+            made[tensor] = ("BF16", shape, elements("BF16", count, number))
+    safetensors(folder / "model.safetensors", made)
+    tokenizer = gpt2(BYTES)  # with as many tokens as the embedding has rows
+    tokenizer["added_tokens"] += [{"id": i, "content": f"<{i}>", "special": True} for i in range(7, 16)]
+    for file, content in (("config", config), ("tokenizer", tokenizer), ("tokenizer_config", GPT2_SETTINGS)):
+        (folder / f"{file}.json").write_text(json.dumps(content))
+
+
+def summary(name, tensor):
+    """The dtype, the shape and a digest of the elements; the numbers of factors."""
+    dtype, shape, content = tensor
+    if name.startswith("rope_"):
+        return [dtype, shape, list(struct.unpack(f"<{shape[0]}f", content))]
+    return [dtype, shape, hashlib.sha256(content).hexdigest()[:16]]
+
+
 class Llama(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder, self.outputs = tempfile.TemporaryDirectory(), tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
+        self.addCleanup(self.outputs.cleanup)
 
     def convert(self, changes, tokenizer, settings, dtype="BF16", head_size=WIDTH // HEADS, biases=False, tied=False,
                 more=None):
@@ -264,15 +351,16 @@ class Llama(unittest.TestCase):
         safetensors(folder / "model.safetensors", tensors)
         for name, content in (("config", config), ("tokenizer", tokenizer), ("tokenizer_config", settings)):
             (folder / f"{name}.json").write_text(json.dumps(content))
-        out = folder / "out.gguf"
-        done = subprocess.run([PROGRAM, folder, out, "F16"], capture_output=True, timeout=60)
+        out = Path(self.outputs.name) / "out.gguf"
+        out.unlink(missing_ok=True)
+        done = run("convert", folder, out, "--precision", "f16")
         return done, out, tensors
 
     def test_pairs_and_tensors(self):
         for name, changes, tokenizer, settings, pairs, options in CASES:
             with self.subTest(name):
                 done, out, tensors = self.convert(changes, tokenizer, settings, **options)
-                self.assertEqual(done.returncode, 0, done.stderr.decode())
+                self.assertEqual(done[0], 0, done[2].decode())
                 file = Gguf(out)
                 for key in pairs.keys() | file.pairs.keys():
                     self.assertEqual(file.pairs.get(key), pairs.get(key), key)
@@ -299,13 +387,140 @@ class Llama(unittest.TestCase):
 
     def test_refused(self):
         unigram = {"model": {"type": "Unigram", "vocab": []}}
+        lower = gpt2(WORDS3) | {"normalizer": {"type": "Lowercase"}}
+        prefixed = gpt2(BYTES | {"add_prefix_space": True})
         for message, changes, tokenizer, more in (
-                (b"model_type", {"model_type": "qwen2"}, sentencepiece(), {}),
-                (b"longrope", {"rope_scaling": {"type": "longrope"}}, sentencepiece(), {}),
-                (b"BPE", {}, unigram, {}),
-                (b"pre_tokenizer", {}, gpt2({"type": "Whitespace"}), {}),
-                (b"model.vision.weight", {}, sentencepiece(), {"model.vision.weight": ("F32", [4])})):
+                ("model_type", {"model_type": "bert"}, sentencepiece(), {}),
+                ("model_type", {"model_type": None, "architectures": ["X"]}, sentencepiece(), {}),
+                ("longrope", {"rope_scaling": {"type": "longrope"}}, sentencepiece(), {}),
+                ("hidden_act", {"hidden_act": "gelu"}, sentencepiece(), {}),
+                ("partial_rotary_factor", {"partial_rotary_factor": 0.5}, sentencepiece(), {}),
+                ("num_attention_heads", {"num_attention_heads": None}, sentencepiece(), {}),
+                ("num_attention_heads", {"num_attention_heads": -2}, sentencepiece(), {}),
+                ("4 heads of 8 rows", {"num_attention_heads": 4, "head_dim": 8}, sentencepiece(), {}),
+                ("blk.2.attn_norm.weight", {"num_hidden_layers": 3}, sentencepiece(), {}),
+                ("model.layers.1.", {"num_hidden_layers": 1}, sentencepiece(), {}),
+                ("a matrix", {}, sentencepiece(), {"model.embed_tokens.weight": ("F32", [16])}),
+                ("BPE", {}, unigram, {}),
+                ("pre_tokenizer", {}, gpt2({"type": "Whitespace"}), {}),
+                ("pre_tokenizer", {}, prefixed, {}),
+                ("normalizer", {}, lower, {}),
+                ("model.vision.weight", {}, sentencepiece(), {"model.vision.weight": ("F32", [4])})):
             with self.subTest(message):
-                done, _, _ = self.convert(changes, tokenizer, SPM_SETTINGS, more=more)
-                self.assertEqual(done.returncode, 1)
-                self.assertIn(message, done.stderr)
+                done, out, _ = self.convert(changes, tokenizer, SPM_SETTINGS, more=more)
+                self.assertNotEqual(done[0], 0)
+                self.assertIn(message, done[2].decode())
+                self.assertIn("--raw", done[2].decode())
+                self.assertFalse(out.exists())
+
+    def test_raw_and_other_files(self):
+        _, out, tensors = self.convert({}, sentencepiece(), SPM_SETTINGS)
+        folder = Path(self.folder.name)
+        for source in (folder, folder / "model.safetensors"):
+            document("convert", source, out)
+            self.assertIn("blk.0.attn_q.weight", Gguf(out).tensors)
+            document("convert", source, out, "--raw")
+            self.assertEqual(Gguf(out).tensors.keys(), tensors.keys())
+            self.assertEqual(Gguf(out).pairs["general.architecture"], ("string", "stele"))
+        # Without a configuration, the names alone do not make a file that llama.cpp runs.
+        (folder / "config.json").unlink()
+        done = run("convert", folder / "model.safetensors", out)
+        self.assertIn("config.json is missing", done[2].decode())
+        self.assertNotEqual(done[0], 0)
+        safetensors(folder / "other.safetensors", {"a.weight": ("F32", [2, 2], bytes(16))})
+        document("convert", folder / "other.safetensors", out)
+        self.assertEqual(list(Gguf(out).tensors), ["a.weight"])
+        # A configuration of another program names no architecture.
+        (folder / "config.json").write_text(json.dumps({"_class_name": "UNet2DModel"}))
+        document("convert", folder / "other.safetensors", out)
+        self.assertEqual(list(Gguf(out).tensors), ["a.weight"])
+
+    def test_precisions(self):
+        for precision, matrix, file_type in (("native", "bf16", 32), ("f32", "f32", 0), ("f16", "f16", 1),
+                                             ("bf16", "bf16", 32), ("F32", "f32", 0), ("BF16", "bf16", 32)):
+            with self.subTest(precision):
+                _, out, _ = self.convert({}, gpt2(BYTES), GPT2_SETTINGS)
+                rows = document("convert", self.folder.name, out, "--precision", precision)["rows"]
+                self.assertIn("5 vectors", json.dumps(rows))
+                file = Gguf(out)
+                self.assertEqual({t[0] for t in file.tensors.values() if len(t[1]) == 2}, {matrix})
+                self.assertEqual({t[0] for t in file.tensors.values() if len(t[1]) == 1}, {"f32"})
+                self.assertEqual(file.pairs["general.file_type"], ("u32", file_type))
+        for words in (["--precision", "f64"], ["--quantize", "8"], ["--quantize", "int4"]):
+            done = run("convert", self.folder.name, out, *words)
+            self.assertIn("llama.cpp has no such precision", done[2].decode())
+
+    def test_settings_that_llama_cpp_ignores_have_rows(self):
+        for changes, row in (({"model_type": "mistral", "sliding_window": 32}, "sliding_window"),
+                             ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "rope_type"),
+                             ({"tie_word_embeddings": True}, "lm_head.weight")):
+            with self.subTest(row):
+                _, out, _ = self.convert(changes, sentencepiece(), SPM_SETTINGS)
+                rows = document("convert", self.folder.name, out)["rows"]
+                self.assertIn(("unused", row), [(r["what"], r["path"]) for r in rows])
+
+    def test_byte_level_by_default_cuts_words(self):
+        _, out, _ = self.convert({}, gpt2({"type": "ByteLevel"}), GPT2_SETTINGS)
+        self.assertEqual(Gguf(out).pairs["tokenizer.ggml.pre"], ("string", "gpt-2"))
+
+    def test_words_that_are_merged_have_another_name(self):
+        tokenizer = gpt2(WORDS3)
+        tokenizer["model"]["ignore_merges"] = False
+        _, out, _ = self.convert({}, tokenizer, GPT2_SETTINGS)
+        self.assertEqual(Gguf(out).pairs["tokenizer.ggml.pre"], ("string", "dbrx"))
+
+    def test_integers_above_64_bits_are_no_error(self):
+        _, out, _ = self.convert({}, gpt2(BYTES), GPT2_SETTINGS | {"model_max_length": 10**30})
+        self.assertEqual(Gguf(out).pairs["tokenizer.ggml.pre"], ("string", "gpt-2"))
+
+    def test_pieces_of_sentencepiece(self):
+        def field(number, content):
+            return bytes([number << 3 | 2, len(content)]) + content
+
+        def piece(text, score, kind):
+            return field(1, field(1, text.encode()) + b"\x15" + struct.pack("<f", score) + bytes([0x18, kind]))
+
+        model = b"".join([piece("<unk>", 0, 2), piece("<s>", 0, 3), piece("</s>", 0, 3), piece("<0x0A>", 0, 6),
+                          piece("▁a", -1, 1), piece("▁", -2, 1), piece("a", -3, 1)])
+        kind, normalizer = field(2, b"\x18\x02"), field(3, b"\x18\x00")  # BPE; no space before a text
+        folder = Path(self.folder.name)
+        (folder / "added_tokens.json").write_text(json.dumps({"<mine>": 7}))
+        settings = SPM_SETTINGS | {"added_tokens_decoder": {"8": {"content": "<|end|>", "special": False}}}
+        for content, error in ((model + kind + normalizer, None), (model + kind, None), (model, "unigram"),
+                               (model + kind + b"\x0a\xff", "malformed")):
+            (folder / "tokenizer.model").write_bytes(content)
+            done, out, _ = self.convert({}, {}, settings)
+            if error:
+                self.assertIn(error, done[2].decode())
+                continue
+            self.assertEqual(done[0], 0, done[2].decode())
+            pairs = Gguf(out).pairs
+            pad = [f"[PAD{i}]" for i in range(9, 16)]
+            self.assertEqual(pairs["tokenizer.ggml.tokens"][1],
+                             ["<unk>", "<s>", "</s>", "<0x0A>", "▁a", "▁", "a", "<mine>", "<|end|>", *pad])
+            self.assertEqual(pairs["tokenizer.ggml.token_type"][1], [2, 3, 3, 6, 1, 1, 1, 4, 3] + [5] * 7)
+            self.assertEqual(pairs["tokenizer.ggml.scores"][1],
+                             [0, 0, 0, 0, -1, -2, -3, -1000, -1000] + [-10000] * 7)
+            prefix = pairs.get("tokenizer.ggml.add_space_prefix")
+            self.assertEqual(prefix, ("bool", False) if content.endswith(normalizer) else None)
+
+    def test_each_architecture_has_the_tensors_of_the_converter(self):
+        golden = json.loads((Path(__file__).parent / "llama_golden.json").read_text())
+        self.assertEqual(golden.keys(), MODELS.keys())
+        for kind, expected in golden.items():
+            with self.subTest(kind), tempfile.TemporaryDirectory() as folder:
+                make_model(kind, folder)
+                out = Path(self.outputs.name) / "out.gguf"
+                document("convert", folder, out, "--precision", "f16")
+                file = Gguf(out)
+                for key, pair in expected["pairs"].items():
+                    self.assertEqual(list(file.pairs.get(key, ())), pair, key)
+                self.assertEqual(file.tensors.keys(), expected["tensors"].keys())
+                for name, tensor in file.tensors.items():
+                    found, wanted = summary(name, tensor), expected["tensors"][name]
+                    self.assertEqual(found[:2], wanted[:2], name)
+                    if name.startswith("rope_"):  # computed in float32 by the converter
+                        for a, b in zip(found[2], wanted[2], strict=True):
+                            self.assertAlmostEqual(a / b, 1, delta=1e-6)
+                    else:
+                        self.assertEqual(found[2], wanted[2], name)

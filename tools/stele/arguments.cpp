@@ -84,7 +84,9 @@ class Commands {
   static void opening(CLI::App& sub, Opening& to) {
     opening_whole(sub, to);
     sub.add_option("--part", to.part, "Open only the part below this path");
-    sub.add_flag("--raw", to.raw, "Take codes and scales of quantized weights that are not decoded for numbers");
+    sub.add_flag("--raw", to.raw,
+                 "Take codes and scales of quantized weights that are not decoded for numbers; write the tensors "
+                 "of a language model to GGUF as they are");
   }
   /// The options of opening() without a part, for subcommands that read the whole file.
   static void opening_whole(CLI::App& sub, Opening& to) {

@@ -223,6 +223,10 @@ Result<Snapshot> at_precision(const Snapshot& snapshot, const std::string& name,
 Result<Snapshot> quantized(const Snapshot& parameters, const Convert& options, const Format& target,
                            PrecisionSpec& spec, Report& rows);
 
+/// Applies `precision` of `options` to a model that llama_cpp::from_hub() made, whose vectors and norms stay f32.
+/// Errors: invalid_argument (a precision that llama.cpp does not have), those of quantize_gguf().
+Result<Snapshot> quantized_for_llama_cpp(const Snapshot& model, const Convert& options);
+
 /// Writes a snapshot to a file of any format and reports losses. Sets `path` to the path of the file.
 struct Target {
   std::string path;

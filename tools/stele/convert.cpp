@@ -18,10 +18,12 @@
 #endif
 #include <stele/transform.hpp>
 #include <stele/transforms/keras.hpp>
+#include <stele/transforms/llama_cpp.hpp>
 #include <stele/transforms/pytorch.hpp>
 
 #include "base/extension.hpp"
 #include "commands.hpp"
+#include "io/text.hpp"
 #include "statistics.hpp"
 
 namespace stele::command {
@@ -325,7 +327,50 @@ Status check_target(const Convert& options, const Model& model, const Destinatio
   return {};
 }
 
-Result<Report> write(const Convert& options, const Destination& to, Content& content, Terminal& terminal) {
+/// Returns the folder with a model's config.json; null if there is none.
+std::shared_ptr<const Bundle> folder_of(const Model& model) {
+  const auto source = input_of(model.path).open("", {});
+  return source ? (*source)->bundle() : nullptr;
+}
+
+/// Returns the content of config.json; null if there is none. Errors: those of reading.
+Result<Value> config_in(const Bundle& folder) {
+  constexpr std::uint64_t max_bytes = std::uint64_t{16} << 20;
+  STELE_TRY_ASSIGN(const bool exists, folder.contains("config.json"));
+  if (!exists) return Value();
+  STELE_TRY_ASSIGN(const SourcePtr file, folder.open("config.json"));
+  STELE_TRY_ASSIGN(const std::string text, detail::read_text(*file, max_bytes));
+  return parse_json(text);
+}
+
+/// Returns the model as llama.cpp has it, if a GGUF file is written of a model of transformers; nullopt for other
+/// models, whose tensors are written under their names.
+Result<std::optional<Snapshot>> for_llama_cpp(const Convert& options, const Model& model, const Snapshot& parameters,
+                                              Report& rows) {
+  constexpr std::string_view from[] = {"hub", "safetensors", "safetensors-sharded", "pytorch"};
+  const bool weights =
+      std::find(std::begin(from), std::end(from), model.format->name()) != std::end(from) && !options.opening.raw;
+  if (!weights) return std::optional<Snapshot>();
+  const auto way_out = [](Error error) {
+    const std::string own(error.hint());
+    return std::move(error).hint(own + (own.empty() ? "" : "; ") + "--raw writes the tensors under their own names");
+  };
+  const auto folder = folder_of(model);
+  const bool known = llama_cpp::has_known_names(parameters);
+  auto config = folder != nullptr ? config_in(*folder) : Result<Value>(Value());
+  if (!config && !known) return std::optional<Snapshot>();  // not a model of transformers
+  if (!config) return way_out(std::move(config).error());
+  if (!llama_cpp::is_model_config(*config)) {
+    if (!known) return std::optional<Snapshot>();
+    return way_out(Error(Errc::missing, "not a model for llama.cpp: config.json is missing").file(model.path));
+  }
+  auto converted = llama_cpp::from_hub(parameters, *folder, &rows);
+  if (!converted) return way_out(std::move(converted).error());
+  return std::optional(*std::move(converted));
+}
+
+Result<Report> write(const Convert& options, const Model& model, const Destination& to, Content& content,
+                     Terminal& terminal) {
   Progress progress(terminal, "converting");
   SaveOptions save_options;
   save_options.allow_loss = options.allow_loss;
@@ -344,7 +389,15 @@ Result<Report> write(const Convert& options, const Destination& to, Content& con
   content.notes.insert(content.notes.end(), idle.begin(), idle.end());
   STELE_TRY_ASSIGN(result.parameters, transformed(options, result.parameters, false));
   PrecisionSpec precision;
-  STELE_TRY_ASSIGN(result.parameters, quantized(result.parameters, options, *to.format, precision, content.losses));
+  std::optional<Snapshot> language_model;
+  if (to.format->name() == "gguf") {
+    STELE_TRY_ASSIGN(language_model, for_llama_cpp(options, model, result.parameters, content.losses));
+  }
+  if (language_model) {
+    STELE_TRY_ASSIGN(result.parameters, quantized_for_llama_cpp(*language_model, options));
+  } else {
+    STELE_TRY_ASSIGN(result.parameters, quantized(result.parameters, options, *to.format, precision, content.losses));
+  }
   OptimizerState optimizer;
   for (const auto& [kind, state] : result.optimizer.kinds()) {
     STELE_TRY_ASSIGN(Snapshot changed, transformed(options, state, true));
@@ -371,7 +424,8 @@ Result<Report> write(const Convert& options, const Destination& to, Content& con
     }
   }
   STELE_TRY_ASSIGN(Report report, saved(save_options));
-  const bool blocks = names_mixture(options.precision) || !options.quantize.empty() || !precision.block_rules.empty();
+  const bool blocks = !language_model &&
+                      (names_mixture(options.precision) || !options.quantize.empty() || !precision.block_rules.empty());
   if (blocks && report.count(Report::What::quantized) == 0) {
     content.notes.push_back(
         "no tensor is quantized: " +
@@ -393,7 +447,7 @@ Result<int> convert(const Convert& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(Content content, read(options, model, *to.format, terminal.common().threads));
   STELE_TRY(check_target(options, model, to, content));
   STELE_TRY(check_losses(options.allow_loss, content.losses));
-  STELE_TRY_ASSIGN(const Report report, write(options, to, content, terminal));
+  STELE_TRY_ASSIGN(const Report report, write(options, model, to, content, terminal));
   Report rows = content.losses;
   add_rows(rows, report);
   if (terminal.json()) {

@@ -8,6 +8,7 @@
 #include <stele/recorders/safetensors.hpp>
 #include <stele/transform.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <vector>
 
@@ -128,6 +129,32 @@ Result<Snapshot> quantized(const Snapshot& parameters, const Convert& options, c
   const Snapshot floats = with_precision(parameters, spec, convert);
   spec = {};  // done, so that the codes of weights stay
   return quantize_weights(floats, scheme, &rows);
+}
+
+Result<Snapshot> quantized_for_llama_cpp(const Snapshot& model, const Convert& options) {
+  const auto refused = [](const char* what, const std::string& found) {
+    return Error(Errc::invalid_argument, "llama.cpp has no such precision")
+        .expected("f32, f16, bf16, blocks such as q8_0, or a mixture such as Q4_K_M")
+        .found(std::string(what) + found);
+  };
+  const std::string& name = options.precision;
+  if (!options.quantize.empty()) return refused("--quantize ", options.quantize);
+  if (names_mixture(name)) return quantize_gguf(model, name);
+  STELE_TRY_ASSIGN(const PrecisionSpec spec, parse_precision(name));
+  if (spec == PrecisionSpec()) return model;
+  if (spec.block_rules.empty()) {
+    if (spec.floating == DType::f64) return refused("", name);
+    std::string mixture = name;
+    std::transform(name.begin(), name.end(), mixture.begin(),
+                   [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+    return quantize_gguf(model, mixture);
+  }
+  // The matrices that quantize_gguf() keeps.
+  const BlockRule rules[] = {{"*_norm.weight", DType::f32},
+                             {"*.ffn_gate_inp.weight", DType::f32},
+                             {"position_embd.weight", DType::f32},
+                             spec.block_rules[0]};
+  return quantize_blocks(model, rules);
 }
 
 Report losses_of(const Checkpoint& checkpoint) {

@@ -394,7 +394,11 @@ TEST_CASE("gguf: malformed files") {
   const std::uint64_t huge = std::uint64_t{1} << 32;
   const std::vector<Case> cases = {
       {"good", good, Errc::none},
-      {"no tail padding", plain(tensor("w", {4}, 0, 0), std::string(16, '\0')), Errc::truncated},
+      {"no padding after the last tensor, as MLX", plain(tensor("w", {4}, 0, 0), std::string(16, '\0')), Errc::none},
+      {"a part of the last padding", plain(tensor("w", {4}, 0, 0), std::string(20, '\0')), Errc::none},
+      {"no padding after the first tensor",
+       gguf::file({}, {tensor("w", {4}, 0, 0), tensor("v", {8}, 0, 32)}, std::string(16, '\0')), Errc::truncated},
+      {"a byte less than the last tensor", plain(tensor("w", {4}, 0, 0), std::string(15, '\0')), Errc::truncated},
       {"trailing bytes", good + "x", Errc::malformed},
       {"a whole more block", good + zeros32, Errc::malformed},
       {"truncated", good.substr(0, good.size() - 1), Errc::truncated},
@@ -529,7 +533,9 @@ TEST_CASE("gguf: every cut and every changed byte is opened or refused") {
       {architecture(), pair("k", 9, gguf::array(8, 2, text("a") + text("bc"))), pair("n", 12, std::string(8, '\1'))},
       {tensor("w", {8}, 0, 0), tensor("v", {32, 2}, 8, 32)}, std::string(32 + 96, '\1'));
   REQUIRE(gguf::open(bytes));
-  for (std::size_t n = 0; n < bytes.size(); ++n) CHECK(!gguf::open(bytes.substr(0, n)));
+  const std::size_t padding = 96 - 2 * 34;  // after the last tensor, whose two rows are one block each
+  for (std::size_t n = 0; n < bytes.size(); ++n)
+    CHECK(gguf::open(bytes.substr(0, n)).has_value() == (n >= bytes.size() - padding));
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     for (const int mask : {1, 0x80, 0xff}) {
       std::string damaged = bytes;
@@ -619,6 +625,64 @@ struct Long {
 };
 
 }  // namespace
+
+// ComfyUI-GGUF's converter joins the rows of tensors whose rows are not whole blocks.
+TEST_CASE("gguf: original shapes of ComfyUI-GGUF") {
+  const auto shape = [](const std::vector<std::int32_t>& extents) {
+    std::string elements;
+    for (const std::int32_t e : extents) elements += number(e);
+    return pair("comfy.gguf.orig_shape.w", 9, gguf::array(5, extents.size(), elements));
+  };
+  const auto file = [](const std::string& key, const std::vector<std::uint64_t>& extents, std::uint32_t type,
+                       std::size_t bytes) {
+    return gguf::file({architecture("flux"), key}, {tensor("w", extents, type, 0)}, std::string(bytes, '\1'));
+  };
+  struct Case {
+    const char* what;
+    std::string bytes;
+    std::vector<Extent> shape;  // empty: malformed
+  };
+  const std::vector<Case> cases = {
+      {"floats", file(shape({6, 64}), {192, 2}, 0, 1536), {6, 64}},
+      {"blocks that fit the rows", file(shape({8, 64}), {256, 2}, 8, 544), {8, 64}},
+      {"blocks across rows", file(shape({16, 16, 2}), {256, 2}, 8, 544), {16, 16, 2}},
+      {"blocks of 256 across rows", file(shape({2, 128}), {256, 1}, 12, 160), {2, 128}},
+      {"five axes", file(shape({2, 2, 2, 2, 2}), {32}, 0, 128), {2, 2, 2, 2, 2}},
+      {"another number of elements", file(shape({6, 65}), {192, 2}, 0, 1536), {}},
+      {"an overflow", file(shape({0x7fffffff, 0x7fffffff, 0x7fffffff}), {192, 2}, 0, 1536), {}},
+      {"a negative extent", file(shape({-6, -64}), {192, 2}, 0, 1536), {}},
+      {"no list", file(pair("comfy.gguf.orig_shape.w", 8, text("6,64")), {192, 2}, 0, 1536), {}},
+      {"another tensor's",
+       file(pair("comfy.gguf.orig_shape.v", 9, gguf::array(5, 0, "")), {192, 2}, 0, 1536),
+       {2, 192}},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.what);
+    const auto opened = gguf::open(c.bytes);
+    if (c.shape.empty()) {
+      REQUIRE(!opened);
+      CHECK(opened.error().code() == Errc::malformed);
+      CHECK(opened.error().path() == "comfy.gguf.orig_shape.w");
+      continue;
+    }
+    REQUIRE_MESSAGE(opened, why(opened));
+    const auto extents = opened->leaf(0).shape();
+    CHECK(std::vector<Extent>(extents.begin(), extents.end()) == c.shape);
+    if (c.shape.size() > 4) continue;  // more than a save stores
+    const auto again = saved(GgufRecorder<>(), *opened);
+    REQUIRE_MESSAGE(again, why(again));
+    const auto reopened = gguf::open(std::string(text_of(again->span())));
+    REQUIRE_MESSAGE(reopened, why(reopened));
+    const auto kept = reopened->leaf(0).shape();
+    CHECK(std::vector<Extent>(kept.begin(), kept.end()) == c.shape);
+    CHECK(content(reopened->leaf(0)).value() == content(opened->leaf(0)).value());
+  }
+  // Without the key, such blocks cannot be stored.
+  const Snapshot bare = with_properties(gguf::open(cases[2].bytes).value(), Value::Map());
+  const auto refused = saved(GgufRecorder<>(), bare);
+  REQUIRE(!refused);
+  CHECK(refused.error().code() == Errc::not_representable);
+}
 
 TEST_CASE("gguf: what cannot be stored") {
   const auto refused = [](const Snapshot& snapshot) {

@@ -2,6 +2,7 @@
 #include <stele/record.hpp>
 #include <stele/transform.hpp>
 #include <stele/transforms/keras.hpp>
+#include <stele/transforms/llama_cpp.hpp>
 #include <stele/transforms/lora.hpp>
 #include <stele/transforms/pytorch.hpp>
 
@@ -18,5 +19,7 @@ int main() {
   check(stele::load<Model>(stele::keras::to_pytorch(snapshot, {}).value()).value(), "keras.hpp");
   const stele::Value config = stele::Value::Map{{"lora_alpha", 1.0}};
   check(stele::load<Model>(stele::merge_lora(snapshot, stele::Snapshot(), config).value()).value(), "lora.hpp");
+  const auto none = stele::llama_cpp::from_hub(snapshot);
+  if (none || none.error().code() != stele::Errc::invalid_argument) return 1;
   return 0;
 }

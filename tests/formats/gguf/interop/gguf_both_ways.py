@@ -6,7 +6,8 @@
 1. stele reads what gguf-py writes: values, key-value pairs, split sets; copies of stele are read by gguf-py.
 2. gguf-py reads every block dtype that stele writes.
 3. Mixtures: the blocks are those of llama.cpp's own quantizer, byte for byte.
-4. A Llama of transformers, converted by examples/programs/llama_to_gguf.cpp, runs in llama.cpp: logits of transformers.
+4. Models of transformers that `stele convert` writes as GGUF run in llama.cpp: a Llama with rows of 256 columns in
+   several mixtures, and a tiny model of each architecture. Their logits are those of transformers.
 """
 
 import subprocess
@@ -25,6 +26,12 @@ MIXTURES = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K_S", "Q3_K_M", 
             "Q5_K_M", "Q6_K", "IQ4_NL", "TQ1_0", "TQ2_0", "MXFP4_MOE"]
 # Largest differences of a logit that llama.cpp's own files of these mixtures have, with room for another machine.
 LIMITS = {"F32": 1e-3, "F16": 0.02, "Q8_0": 0.12, "Q4_K_M": 0.9}
+
+# The rows of gguf_make_model.py. llama.cpp computes gelu with a table of f16, which is the difference in f32 of gemma*
+# and gpt2.
+KINDS = ["llama", "llama-tied", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "phi3-long",
+         "gpt2"]
+LIMITS_OF_KINDS = {"f32": 4e-3, "f16": 0.02, "q8_0": 0.3}
 
 build, work = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 failures = []
@@ -106,14 +113,21 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     read_theirs()
     write_ours()
-    for folder, options in (("llama", []), ("llama-tied", ["--tied", "--rope-llama3"])):
+    for folder, options in (("wide", []), ("wide-tied", ["--tied", "--rope-llama3"])):
         python("gguf_make_llama.py", work / folder, *options)
         for mixture, limit in LIMITS.items():
             out = work / f"{folder}-{mixture}.gguf"
-            run(build / "examples/llama_to_gguf", work / folder, out, mixture)
+            stele("convert", work / folder, out, "--precision", mixture)
             print(f"{folder} {mixture}: ", end="")
             python("gguf_llama.py", work / folder, out, "--limit", limit)
-    mixtures(work / "llama-F32.gguf")
+    mixtures(work / "wide-F32.gguf")
+    for kind in KINDS:
+        python("gguf_make_model.py", kind, work / kind)
+        for precision, limit in LIMITS_OF_KINDS.items():
+            out = work / f"{kind}-{precision}.gguf"
+            stele("convert", work / kind, out, "--precision", precision)
+            print(f"{kind} {precision}: ", end="")
+            python("gguf_llama.py", work / kind, out, "--limit", limit)
     print(f"{len(failures)} failures" if failures else "all agree")
     for failure in failures:
         print("  " + failure)

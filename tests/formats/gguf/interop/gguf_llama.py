@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run a Llama twice, from a folder of Hugging Face with transformers and from a GGUF file with llama.cpp, and compare.
+"""Run a language model twice, from a folder of Hugging Face with transformers and from a GGUF file with llama.cpp, and compare.
 
     gguf_llama.py FOLDER FILE.gguf [--limit DIFFERENCE]
     gguf_llama.py OTHER.gguf FILE.gguf [--limit DIFFERENCE]    both with llama.cpp: the same blocks give the same logits
@@ -14,11 +14,13 @@ block type is multiplied with to 8 bits; with such types the difference is more 
 
 import argparse
 import sys
+from pathlib import Path
 
 import numpy as np
 import torch
 from llama_cpp import GGML_TYPE_F32, Llama
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from sentencepiece import SentencePieceProcessor
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 COUNT = 16
 TEXTS = ["Hello, world", " banana  split\n\n\tof 45123 things", "don't  you're", "grüße, 世界 🚀", ""]
@@ -26,10 +28,14 @@ TEXTS = ["Hello, world", " banana  split\n\n\tof 45123 things", "don't  you're",
 
 def by_transformers(folder, ids):
     """The logits of the ids, and the ids of the texts."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     with torch.inference_mode():
-        return model(torch.tensor([ids])).logits[0].numpy(), [tokenizer(text)["input_ids"] for text in TEXTS]
+        logits = model(torch.tensor([ids])).logits[0].numpy()
+    if (Path(folder) / "tokenizer.model").exists():
+        processor = SentencePieceProcessor(str(Path(folder) / "tokenizer.model"))
+        return logits, [[processor.bos_id(), *processor.encode(text)] for text in TEXTS]
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    return logits, [tokenizer(text)["input_ids"] for text in TEXTS]
 
 
 def by_llama_cpp(path, ids):
@@ -46,7 +52,7 @@ def main():
     parser.add_argument("--limit", type=float)
     options = parser.parse_args()
 
-    ids = [(97 * i + 31) % 510 for i in range(COUNT)]  # a vocabulary has 512 ids or more
+    ids = [(97 * i + 31) % 500 for i in range(COUNT)]  # a vocabulary has 512 ids or more
     by = by_llama_cpp if options.reference.endswith(".gguf") else by_transformers
     wanted, wanted_texts = by(options.reference, ids)
     found, found_texts = by_llama_cpp(options.gguf, ids)
