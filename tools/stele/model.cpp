@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cstdio>
 #include <iostream>
 #include <map>
 #include <mutex>
@@ -248,6 +249,7 @@ void watch_interrupts([[maybe_unused]] const std::function<bool()>& also) {
 #ifdef STELE_COMMAND_REMOTE
   remote::Options options;
   options.cancelled = [also] { return interrupted() || (also && also()); };
+  options.note = [](const std::string& note) { std::fprintf(stderr, "stele: note: %s\n", safe(note).c_str()); };
   remote::set_defaults(std::move(options));
 #endif
 }
