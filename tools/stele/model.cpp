@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include <stele/bundle.hpp>
+#include <stele/checkpoints/steps_format.hpp>
 #include <stele/composite.hpp>
 #include <stele/expansion.hpp>
 #include <stele/pattern.hpp>
@@ -195,7 +197,9 @@ Error not_a_model(Error error) {
 Result<std::shared_ptr<const Format>> input_format(const std::string& path, const Opening& opening,
                                                    const LoadOptions& options) {
   STELE_TRY_ASSIGN(const SourcePtr source, open_input(path, options));
-  auto found = format_of_content(*source);
+  static const StepsFormat steps(stele::formats());
+  const bool is_run = source->is_folder() && steps.recognises_folder(*source->bundle());
+  auto found = is_run ? Result<const Format*>(&steps) : format_of_content(*source);
   if (!found) {  // a positional format is not recognized by its content
     auto named = format_of_path(path);
     const bool known = found.error().code() == Errc::unsupported || detail::is_of_machine(found.error());
