@@ -230,6 +230,14 @@ Result<Manifest> parse_manifest(std::string_view text) {
   return from_value(root);
 }
 
+bool is_manifest(const Source& source) {
+  char head[64];
+  if (source.size() < sizeof head || !source.read_at(0, std::as_writable_bytes(std::span(head)))) return false;
+  std::string_view text(head, sizeof head);
+  text.remove_prefix(std::min(text.find_first_not_of("{ \t\r\n"), text.size()));
+  return head[0] == '{' && text.starts_with("\"stele_step\"");
+}
+
 std::string folder_name(std::int64_t step) {
   const std::string digits = std::to_string(step);
   return std::string(folder_prefix) + std::string(min_digits - std::min(min_digits, digits.size()), '0') + digits;

@@ -50,6 +50,9 @@ Result<std::string> to_text(const Manifest& manifest);
 /// Parses a manifest. Sets everything but StepInfo::folder. Errors: checksum, malformed, unsupported (a later version).
 Result<Manifest> parse_manifest(std::string_view text);
 
+/// Returns true for a file that begins like the manifest of a step.
+bool is_manifest(const Source& source);
+
 /// Returns the folder's name for a step: "step-00000100".
 std::string folder_name(std::int64_t step);
 /// Returns the step for a folder name, or nullopt if no step has this name.

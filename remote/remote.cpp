@@ -30,6 +30,21 @@ Error unknown_scheme(const std::string& url) {
       .expected("https, s3 or hf");
 }
 
+/// Opens a repository of the hub, or a file or folder of it. Lists a whole repository, so that its errors are found.
+Result<SourcePtr> open_in_repository(const ClientPtr& client, const Repository::Name& name) {
+  STELE_TRY_ASSIGN(const auto repository, Repository::open(client, name));
+  if (name.path.empty()) {
+    STELE_TRY(repository->files());
+    return bundle_source(repository->bundle({}), repository->shown({}));
+  }
+  auto file = repository->file(name.path);
+  if (file || file.error().code() != Errc::not_found) return file;
+  const auto folder = repository->bundle(name.path + "/");
+  STELE_TRY_ASSIGN(const auto names, folder->names());
+  if (names.empty()) return file;
+  return bundle_source(folder, repository->shown(name.path));
+}
+
 Result<SourcePtr> open_with(const ClientPtr& client, const std::string& url) {
   const std::string_view scheme = scheme_of(url);
   if (scheme == "s3") {
@@ -48,14 +63,11 @@ Result<SourcePtr> open_with(const ClientPtr& client, const std::string& url) {
   }
   if (scheme == "hf") {
     STELE_TRY_ASSIGN(const Repository::Name name, Repository::Name::parse(url));
-    STELE_TRY_ASSIGN(const auto repository, Repository::open(client, name));
-    if (name.path.empty()) return bundle_source(repository->bundle({}), repository->shown({}));
-    auto file = repository->file(name.path);
-    if (file || file.error().code() != Errc::not_found) return file;
-    const auto folder = repository->bundle(name.path + "/");
-    STELE_TRY_ASSIGN(const auto names, folder->names());
-    if (names.empty()) return file;
-    return bundle_source(folder, repository->shown(name.path));
+    auto opened = open_in_repository(client, name);
+    const auto other = name.without_owner();
+    if (opened || !other || !Repository::may_not_exist(opened.error())) return opened;
+    auto without_owner = open_in_repository(client, *other);
+    return without_owner ? std::move(without_owner) : std::move(opened);
   }
   if (scheme != "http" && scheme != "https") return unknown_scheme(url);
   Place place;

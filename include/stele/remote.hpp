@@ -48,6 +48,10 @@ struct Options {
   /// before each request, and while one waits; from several threads.
   std::function<bool()> cancelled{};
 
+  /// Receives notes for the user: the hub cannot be reached, and its local cache is read instead. Called from several
+  /// threads.
+  std::function<void(const std::string& note)> note{};
+
   // Security. Certificates are always verified.
   bool allow_http = false;  // permits plain http to hosts other than this machine
   std::string ca_file{};    // certificates to trust; empty: AWS_CA_BUNDLE, CURL_CA_BUNDLE, else the system's
@@ -69,7 +73,7 @@ struct Options {
   unsigned uploads = 4;  // parts at a time; each is in memory
 
   // Hub. Unset values come from the hub's variables: HF_TOKEN, or the file HF_TOKEN_PATH, or HF_HOME/token;
-  // HF_ENDPOINT; HF_HUB_CACHE, or HF_HOME/hub; HF_HUB_OFFLINE.
+  // HF_ENDPOINT; HF_HUB_CACHE, or HF_HOME/hub; HF_HUB_OFFLINE, or TRANSFORMERS_OFFLINE (1, on, yes, true).
   std::string token{};
   std::string hub_endpoint{};
   std::string hub_cache{};

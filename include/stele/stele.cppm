@@ -10,6 +10,7 @@ module;
 #include "stele/checkpoints/manager.hpp"
 #include "stele/checkpoints/random.hpp"
 #include "stele/checkpoints/sharded.hpp"
+#include "stele/checkpoints/steps_format.hpp"
 #include "stele/composite.hpp"
 #include "stele/delta.hpp"
 #include "stele/deltas/updates.hpp"
@@ -97,7 +98,8 @@ using v0::operator<<;  // the other operators are friends
 using v0::UpdateOptions, v0::apply_update, v0::is_update, v0::save_update;
 // stele/checkpoints/
 using v0::Better, v0::BrokenStep, v0::CheckpointManager, v0::KeepPolicy, v0::ManagerOptions, v0::OpenedStep,
-    v0::SaveMoment, v0::SavePolicy, v0::SavedStep, v0::Sharded, v0::StateKind, v0::StepInfo, v0::StepValues;
+    v0::SaveMoment, v0::SavePolicy, v0::SavedStep, v0::Sharded, v0::StateKind, v0::StepInfo, v0::StepValues,
+    v0::StepsFormat;
 using v0::checkpoint_of, v0::random_state, v0::set_random_state;
 // stele/precision/
 using v0::base64_decode, v0::base64_decoded_size, v0::base64_encode, v0::base64_size, v0::bfloat16, v0::convert,

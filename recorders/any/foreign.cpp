@@ -5,6 +5,7 @@
 
 #include "base/extension.hpp"
 #include "base/of_machine.hpp"
+#include "io/lfs_pointer.hpp"
 
 #ifdef STELE_ZIP  // a format of this build has zip files
 #include "encodings/zip/zip.hpp"
@@ -106,7 +107,7 @@ bool is_cntk(std::string_view head) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
 }
 
-bool is_lfs_pointer(std::string_view head) { return head.starts_with("version https://git-lfs.github.com/spec/"); }
+bool is_lfs_pointer(std::string_view head) { return head.starts_with(lfs_pointer_begin); }
 bool is_web_page(std::string_view head) {
   const std::string_view text = begin_of(head);
   const bool answer = text.find("<Error>") != text.npos || text.find("<html") != text.npos;  // an S3 error; XHTML
@@ -136,7 +137,7 @@ constexpr std::string_view xgboost_model = "an XGBoost model: tree models are ou
 constexpr std::string_view lightgbm_model = "a LightGBM model: tree models are out of scope";
 
 constexpr Foreign foreign[] = {
-    {"a git-lfs pointer: run git lfs pull", {}, is_lfs_pointer, never, Errc::unsupported},
+    {lfs_pointer_text, {}, is_lfs_pointer, never, Errc::unsupported},
     {"an HTML or XML page: the download has failed", {}, is_web_page, never, Errc::unsupported},
     {"a JSON error message: the download has failed", {}, never, is_error_body, Errc::unsupported},
     {xgboost_model, xgboost_extensions, is_xgboost, is_xgboost_pickle},

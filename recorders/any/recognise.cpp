@@ -10,6 +10,7 @@
 #include "foreign.hpp"
 #include "formats.hpp"
 #include "model_zip.hpp"
+#include "snapshot/model_folder.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/any.hpp"
 
@@ -17,21 +18,14 @@ namespace stele::inline v0 {
 namespace detail {
 namespace {
 
-constexpr std::size_t head_size = 1024;  // bytes that Format::recognises() gets
+constexpr std::size_t max_named = 5;        // names in a message
+constexpr std::size_t max_candidates = 64;  // names that are collected for it
+constexpr std::size_t head_size = 1024;     // bytes that Format::recognises() gets
 
 Error not_read(const Source& source, std::string_view found, Errc code = Errc::bad_magic) {
   return Error(code, "the file has no known format").file(source.name()).found(found).hint(formats_hint);
 }
 Error not_read(const Source& source, const Foreign& other) { return not_read(source, other.what, other.code); }
-
-/// Returns true if a folder contains files of models that can be opened one by one.
-bool has_models(const Bundle& folder) {
-  const auto names = folder.names();
-  if (!names) return false;
-  return std::any_of(names->begin(), names->end(), [](const std::string& name) {
-    return name.find('/') == name.npos && !has_extension(name, ".json") && format_of_path(name);
-  });
-}
 
 /// Returns the format of a file that has only weights, from the model's file next to it
 /// (FormatFamily::Member::weights): the weights may begin like any format. Returns null for other files, and for zip
@@ -76,11 +70,64 @@ Result<const Format*> format_of_rest(const Source& source, std::optional<Error>&
   return member != nullptr ? member->format : nullptr;
 }
 
+/// The models that a folder without a format may mean.
+struct Candidates {
+  std::vector<std::string> files;    // in the folder itself
+  std::vector<std::string> folders;  // folders below it with such files
+  bool shards = false;               // the files are shards of one model
+};
+
+Candidates candidates_in(const std::vector<std::string>& names) {
+  const ModelFolder model = model_folder(names);
+  Candidates found{model.others, {}, false};
+  if (!model.weights.empty()) found.files.push_back(model.weights);
+  for (const std::string& name : names) {
+    if (has_extension(name, ".json") || !format_of_path(name)) continue;
+    const std::size_t slash = name.rfind('/');
+    auto& list = slash == name.npos ? found.files : found.folders;
+    const std::string_view candidate = std::string_view(name).substr(0, slash);
+    if (std::find(list.begin(), list.end(), candidate) == list.end() && list.size() <= max_candidates)
+      list.emplace_back(candidate);
+  }
+  std::sort(found.files.begin(), found.files.end());
+  found.shards = std::any_of(found.files.begin(), found.files.end(),
+                             [](const std::string& name) { return name.find("-of-") != name.npos; });
+  return found;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), max_named); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > max_named ? text + ", …" : text;
+}
+
+Error unknown_file(const Source& source, std::string_view head);
+
+/// Returns the error for a folder that no format recognizes.
 Error unknown_folder(const Source& source, const AskedFolder& folder) {
   if (folder.failure()) return *folder.failure();
   Error error = Error(Errc::bad_magic, "the folder has no known format").file(source.name());
-  if (!has_models(folder)) return error;
-  return std::move(error).found("files of models, without an index").hint("join them with stele::merge");
+  const auto names = folder.names();
+  if (!names) return error;
+  const Candidates found = candidates_in(*names);
+  if (found.files.size() == 1) {
+    const auto file = folder.open(found.files.front());
+    const auto format = file ? format_in(**file, true) : file.error();
+    if (!format) return format.error();
+  }
+  if (found.shards) {
+    return std::move(error).found("files of models, without an index").hint("join them with stele::merge");
+  }
+  const auto several = [&](const char* what, const std::vector<std::string>& list) {
+    return Error(Errc::invalid_argument, what)
+        .file(source.name())
+        .found(listed(list))
+        .hint("name one of them, such as " + std::string(source.name()) + (source.name().ends_with('/') ? "" : "/") +
+              list.front());
+  };
+  if (!found.files.empty()) return several("the folder does not show which of its files is the model", found.files);
+  if (!found.folders.empty()) return several("the models are in folders of the folder", found.folders);
+  return error;
 }
 
 /// Returns the error for a file that no format recognizes.

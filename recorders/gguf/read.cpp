@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "base/extension.hpp"
 #include "base/limits.hpp"
 #include "dtypes.hpp"
 #include "encodings/gguf/file.hpp"
@@ -17,6 +18,7 @@
 #include "leaves/source_range.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/model_folder.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
@@ -218,7 +220,28 @@ bool GgufFormat::recognises(std::span<const std::byte> head, std::uint64_t /*siz
   return head.size() >= 4 && std::memcmp(head.data(), "GGUF", 4) == 0;
 }
 
+bool GgufFormat::recognises_folder(const Bundle& folder) const {
+  const auto names = folder.names();
+  const std::string weights = names ? detail::model_folder(*names).weights : std::string();
+  if (!detail::has_extension(weights, extension())) return false;
+  const auto source = folder.open(weights);
+  std::byte head[4]{};
+  return source && (*source)->size() >= sizeof head && (*source)->read_at(0, head) &&
+         recognises(head, (*source)->size());
+}
+
 Result<Snapshot> GgufFormat::open(SourcePtr source, const OpenContext& context) const {
+  if (source->is_folder()) {
+    const auto folder = source->bundle();
+    STELE_TRY_ASSIGN(const auto names, folder->names());
+    const std::string weights = detail::model_folder(names).weights;
+    if (!detail::has_extension(weights, extension())) {
+      return Error(Errc::not_found, "the folder does not have exactly one model in GGUF")
+          .file(source->name())
+          .hint("name a file of the folder");
+    }
+    STELE_TRY_ASSIGN(source, detail::open_of_set(folder, weights, 0));
+  }
   return detail::in_host_order(GgufReader(std::move(source), context.options().limits).run());
 }
 

@@ -5,18 +5,23 @@
 #include <variant>
 
 #include "base/entry_names.hpp"
+#include "base/extension.hpp"
 #include "base/in_file.hpp"
 #include "checkpoint.hpp"
 #include "dcp_metadata.hpp"
 #include "encodings/tar/tar.hpp"
 #include "graph/checkpoint.hpp"
+#include "io/files.hpp"
 #include "io/os/os.hpp"
 #include "objects.hpp"
 #include "passes/byte_order.hpp"
 #include "read.hpp"
+#include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/items.hpp"
+#include "snapshot/model_folder.hpp"
 #include "snapshot/shard_set.hpp"
+#include "snapshot/side_files.hpp"
 #include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
@@ -90,16 +95,55 @@ Result<Opened> open_any(const SourcePtr& source, const PytorchOptions& options, 
   return Error(Errc::bad_magic, "the file is not a PyTorch file").file(source->name());
 }
 
+/// Returns true for the names of PyTorch's files and indexes.
+bool is_ours(std::string_view name) {
+  constexpr std::string_view extensions[] = {".bin", ".pt", ".pth", ".ckpt"};
+  return is_index_of(name, ".bin") ||
+         std::any_of(std::begin(extensions), std::end(extensions), [&](auto e) { return has_extension(name, e); });
+}
+
 /// Returns the names of the folder's indexes of shards.
 Result<std::vector<std::string>> indexes_of(const Bundle& folder) {
   STELE_TRY_ASSIGN(auto names, folder.names());
   // If the folder also has an index of safetensors files, the safetensors format opens it: many models are published in
   // both formats.
+  const std::string weights = model_folder(names).weights;
   const auto is_theirs = [](const std::string& name) { return name.ends_with(".safetensors.index.json"); };
-  if (std::any_of(names.begin(), names.end(), is_theirs)) return std::vector<std::string>();
+  if (has_extension(weights, ".safetensors") || is_index_of(weights, ".safetensors") ||
+      std::any_of(names.begin(), names.end(), is_theirs)) {
+    return std::vector<std::string>();
+  }
   std::erase_if(
       names, [](const std::string& name) { return !name.ends_with(".bin.index.json") || name.find('/') != name.npos; });
   return names;
+}
+
+/// Returns the file or index in the folder that has the model's weights, by its name; empty if names leave it open, or
+/// it has another format.
+std::string weights_in(const std::vector<std::string>& names) {
+  std::string weights = model_folder(names).weights;
+  return is_ours(weights) ? weights : std::string();
+}
+
+/// Opens the file or index in the folder that has the model's weights.
+Result<SourcePtr> open_weights(const Bundle& folder, const std::string& name) {
+  const std::shared_ptr<const Bundle> borrowed(std::shared_ptr<const Bundle>(), &folder);
+  return open_of_set(borrowed, name, 0);
+}
+
+/// Adds the folder's other files to a model that is read from one of them.
+Result<Snapshot> with_folder(const Snapshot& model, const std::shared_ptr<const Bundle>& folder) {
+  auto data = derived_data(model);
+  STELE_TRY_ASSIGN(const auto names, folder->names());
+  const ModelFolder found = model_folder(names);
+  const auto is_read = [&](std::string_view name) {
+    if (!is_index_of(found.weights, ".bin")) return name == found.weights;
+    return name.find('/') == name.npos && (name.ends_with(".bin") || is_index_of(name, ".bin"));
+  };
+  STELE_TRY_ASSIGN(const auto inside, folder->beneath());
+  STELE_TRY_ASSIGN(data->beside, side_files(inside != nullptr ? inside : folder, is_read, data->left_out));
+  if (std::string note = note_of_others(found, ".bin"); !note.empty()) data->notes.push_back(std::move(note));
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
 /// Opens a distributed checkpoint, or the shards of the folder's index, in the byte order of files.
@@ -109,20 +153,25 @@ Result<Snapshot> open_folder(const SourcePtr& folder, const OpenContext& context
     STELE_TRY_ASSIGN(const Snapshot whole, open_dcp(folder, context, options));
     return part_of(whole, options.part);
   }
+  STELE_TRY_ASSIGN(const auto names, bundle->names());
+  const std::string weights = weights_in(names);
   STELE_TRY_ASSIGN(const auto indexes, indexes_of(*bundle));
-  if (indexes.size() > 1) {
+  if (weights.empty() && indexes.size() > 1) {
     return Error(Errc::malformed, "the folder has more than one index")
         .file(folder->name())
         .found(indexes[0] + " and " + indexes[1])
         .hint("open one of them");
   }
-  if (indexes.empty()) {
-    return Error(Errc::not_found, "the folder has no .metadata and no index of shards").file(folder->name());
+  if (weights.empty() && indexes.empty()) {
+    return Error(Errc::not_found, "the folder has no .metadata, no index of shards, and no file with the weights")
+        .file(folder->name())
+        .hint("name a file of the folder");
   }
-  STELE_TRY_ASSIGN(const SourcePtr index, bundle->open(indexes.front()));
+  STELE_TRY_ASSIGN(const SourcePtr file, open_weights(*bundle, weights.empty() ? indexes.front() : weights));
   const Limits& limits = context.options().limits;
-  IndexBudget memory(limits, index->size());
-  return open_file(index, options, limits, memory, Kinds::all);
+  IndexBudget memory(limits, file->size());
+  STELE_TRY_ASSIGN(const Snapshot model, open_file(file, options, limits, memory, Kinds::all));
+  return weights.empty() ? model : with_folder(model, bundle);
 }
 
 /// Names the records of a file without tensors that are not read.
@@ -177,7 +226,14 @@ bool PytorchFormat::recognises(std::span<const std::byte> head, std::uint64_t /*
 bool PytorchFormat::recognises_folder(const Bundle& folder) const {
   if (py::has_index(folder)) return true;
   const auto indexes = py::indexes_of(folder);
-  return indexes && !indexes->empty();
+  if (indexes && !indexes->empty()) return true;
+  const auto names = folder.names();
+  const std::string weights = names ? py::weights_in(*names) : std::string();
+  if (weights.empty()) return false;
+  const auto source = folder.open(weights);  // other programs have files with these extensions, too
+  std::byte buffer[1024];
+  const auto head = source ? py::head_of(**source, buffer) : source.error();
+  return head && recognises(*head, (*source)->size());
 }
 
 Result<Snapshot> PytorchFormat::open(SourcePtr source, const OpenContext& context) const {

@@ -15,6 +15,7 @@
 #include "json/json.hpp"
 #include "leaves/boxes.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/model_folder.hpp"
 #include "snapshot/shard_index.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
@@ -270,11 +271,10 @@ bool recognises_folder(const Bundle& folder) {
   if (!names) return false;
   if (!names_with(*names, index_extension).empty()) return true;
   if (std::find(names->begin(), names->end(), shards::shard_index_name) != names->end()) return true;
+  const std::string weights = model_folder(*names).weights;
+  if (weights.ends_with(file_extension) || is_index_of(weights, file_extension)) return true;
   const std::vector<std::string> files = names_with(*names, file_extension);
   if (files.empty()) return false;
-  // A model or an adapter of the Hugging Face hub.
-  const auto has = [&](std::string_view name) { return std::find(names->begin(), names->end(), name) != names->end(); };
-  if (files.size() == 1 && (has("config.json") || has("adapter_config.json") || has("model.safetensors"))) return true;
   const auto source = folder.open(files.front());
   if (!source) return false;
   const auto file = SafetensorsFormat().open(*source, OpenContext(default_load_options(), {}));
@@ -284,6 +284,12 @@ bool recognises_folder(const Bundle& folder) {
 Result<SourcePtr> find_index(const Source& folder, std::vector<std::string>& files) {
   const auto bundle = folder.bundle();
   STELE_TRY_ASSIGN(const auto names, bundle->names());
+  const std::string weights = model_folder(names).weights;
+  if (is_index_of(weights, file_extension)) return bundle->open(weights);
+  if (weights.ends_with(file_extension)) {
+    files = {weights};
+    return SourcePtr();
+  }
   const std::vector<std::string> indexes = names_with(names, index_extension);
   if (indexes.size() > 1) {
     return Error(Errc::malformed, "the folder has more than one index")
@@ -299,7 +305,7 @@ Result<SourcePtr> find_index(const Source& folder, std::vector<std::string>& fil
 
 Result<Snapshot> open_files(const Source& folder, std::vector<std::string> files, const OpenContext& context) {
   if (files.size() == 1) {  // a single file may have the metadata key stele
-    STELE_TRY_ASSIGN(const SourcePtr source, folder.bundle()->open(files.front()));
+    STELE_TRY_ASSIGN(const SourcePtr source, open_of_set(folder.bundle(), files.front(), 0));
     STELE_TRY_ASSIGN(Snapshot file, SafetensorsFormat().open(source, context));
     if (!file.metadata().contains(shards::sharding_key)) return file;
   }

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "base/skipped.hpp"
+#include "base/extension.hpp"
 #include "encodings/safetensors/file.hpp"
 #include "file.hpp"
 #include "io/text.hpp"
@@ -14,6 +14,7 @@
 #include "passes/composites/composite.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/model_folder.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/side_files.hpp"
 #include "stele/composite.hpp"
@@ -31,32 +32,6 @@ constexpr const char *config_name = "config.json", *adapter_config_name = "adapt
 constexpr std::uint64_t max_config = std::uint64_t{16} << 20;  // bytes
 /// Files that describe the quantization beside config.json (gptqmodel, autoawq, modelopt).
 constexpr std::string_view other_configs[] = {"quantize_config.json", "quant_config.json", "hf_quant_config.json"};
-
-/// Returns true for files with weights: the files that are read, and copies in other formats.
-bool has_weights(std::string_view name) {
-  constexpr std::string_view endings[] = {".safetensors", ".index.json", ".bin", ".pt",   ".pth",  ".ckpt",
-                                          ".h5",          ".msgpack",    ".ot",  ".gguf", ".onnx", ".onnx_data"};
-  return std::any_of(std::begin(endings), std::end(endings), [&](std::string_view e) { return name.ends_with(e); });
-}
-
-/// Returns the files of a model's folder, without its weights. Lists files that no save copies in `left_out`: copies of
-/// the weights in other formats, and files of git and of downloads.
-Result<std::shared_ptr<const detail::SideFiles>> side_files(const std::shared_ptr<const Bundle>& folder,
-                                                            std::vector<std::string>& left_out) {
-  auto files = std::make_shared<detail::SideFiles>();
-  STELE_TRY_ASSIGN(std::vector<std::string> names, folder->names());
-  detail::Skipped skipped;
-  std::erase_if(names, [&](const std::string& n) {
-    const bool stays = !n.starts_with('.') && !has_weights(n);
-    const bool read = n.find('/') == n.npos && (n.ends_with(".safetensors") || n.ends_with(".safetensors.index.json"));
-    if (!stays && !read) skipped.add(n);
-    return !stays;
-  });
-  skipped.leave_out(left_out, "files that are not copied");
-  files->folder = folder;
-  files->names = std::move(names);
-  return std::shared_ptr<const detail::SideFiles>(std::move(files));
-}
 
 Result<std::string> text_of(const Bundle& folder, const char* name) {
   STELE_TRY_ASSIGN(const SourcePtr file, folder.open(name));
@@ -279,7 +254,7 @@ const Capabilities& HubFormat::capabilities() const noexcept {
 bool HubFormat::recognises(std::span<const std::byte> /*head*/, std::uint64_t /*size*/) const noexcept { return false; }
 
 bool HubFormat::recognises_folder(const Bundle& folder) const {
-  for (const char* const name : {config_name, adapter_config_name, "model.safetensors"}) {
+  for (const char* const name : {config_name, adapter_config_name, "params.json", "model.safetensors"}) {
     const auto there = folder.contains(name);
     if (there && *there) return detail::safetensors::recognises_folder(folder);
   }
@@ -304,7 +279,16 @@ Result<Snapshot> HubFormat::open(SourcePtr source, const OpenContext& context) c
   STELE_TRY_ASSIGN(const Snapshot model, ShardedSafetensorsFormat().open(source, context));
   auto data = detail::derived_data(model);
   STELE_TRY_ASSIGN(const auto inside, bundle->beneath());
-  STELE_TRY_ASSIGN(data->beside, side_files(inside != nullptr ? inside : bundle, data->left_out));
+  STELE_TRY_ASSIGN(const auto names, bundle->names());
+  const detail::ModelFolder folder = detail::model_folder(names);
+  const auto is_read = [&](std::string_view name) {
+    if (detail::has_extension(folder.weights, ".safetensors")) return name == folder.weights;
+    return name.find('/') == name.npos && (name.ends_with(".safetensors") || detail::is_index_of(name, ".safetensors"));
+  };
+  STELE_TRY_ASSIGN(data->beside, detail::side_files(inside != nullptr ? inside : bundle, is_read, data->left_out));
+  if (std::string note = detail::note_of_others(folder, ".safetensors"); !note.empty()) {
+    data->notes.push_back(std::move(note));
+  }
   STELE_TRY_ASSIGN(const bool configured, bundle->contains(config_name));
   if (configured && !data->metadata.contains(config_key)) {
     STELE_TRY_ASSIGN(const std::string text, text_of(*bundle, config_name));

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/hash.hpp"
+#include "base/of_machine.hpp"
 #include "remote/http/environment.hpp"
 
 namespace stele::inline v0::remote {
@@ -82,6 +83,15 @@ std::string asked_text(const Request& request) {
   return request.method + (request.range ? " of bytes " + range_text(*request.range) : std::string());
 }
 
+/// Returns the status that an answer without its result stands for ("Handling CompleteMultipartUpload errors", Amazon
+/// S3 API Reference: an error in the body of a success is handled like one with its own status).
+long status_of_body(std::string_view xml) {
+  const std::string code = xml_text(xml, "Code");
+  constexpr std::string_view temporary[] = {"InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout"};
+  const bool again = std::find(std::begin(temporary), std::end(temporary), code) != std::end(temporary);
+  return code.empty() || again ? 500 : 400;
+}
+
 }  // namespace
 
 std::string Answer::header(const std::string& name) const {
@@ -140,7 +150,9 @@ Status Pages::next(std::string_view token, std::size_t entries, std::size_t byte
   return {};
 }
 
-Error error_of(const Request& request, const Answer& answer) {
+Error Account::error(const Request& request, const Answer& answer) const { return error_of(request, answer); }
+
+std::string found_in(const Request& request, const Answer& answer) {
   std::string found = std::to_string(answer.status);
   std::string code = xml_text(answer.text, "Code");
   if (code.empty()) code = answer.header("x-error-code");
@@ -154,8 +166,12 @@ Error error_of(const Request& request, const Answer& answer) {
       break;
     }
   }
-  const auto make = [&](Errc errc, const char* what) {
-    return Error(errc, what).file(request.url.shown()).expected(asked_text(request)).found(found);
+  return found + " (" + asked_text(request) + ")";
+}
+
+Error error_of(const Request& request, const Answer& answer) {
+  const auto make = [&](Errc errc, std::string_view what) {
+    return Error(errc, what).file(request.url.shown()).found(found_in(request, answer));
   };
   switch (answer.status) {
     case 404:
@@ -165,14 +181,13 @@ Error error_of(const Request& request, const Answer& answer) {
     case 412:
       return make(Errc::exists, "the file exists, or another program changed it at the same time");
     case 401:
-      return make(Errc::io, "the server wants a login").hint("set the token or the keys of an account");
+      return make(Errc::io, v0::detail::wants_login).hint("set the token or the keys of an account");
     case 403:
-      return make(Errc::io, "the server refuses access")
-          .hint("check the account and its rights, or sign the URL again");
+      return make(Errc::io, v0::detail::refuses_access).hint("check the account and its rights, or sign the URL again");
     case 416:
       return make(Errc::truncated, "the file ends before the range");
     case 429:
-      return make(Errc::io, "the server has received too many requests");
+      return make(Errc::io, "the server has received too many requests").hint("try again later");
     default:
       return make(Errc::io, is_redirect(answer.status) ? "the server redirects, but the request cannot follow"
                                                        : "the server has failed");
@@ -378,6 +393,7 @@ Result<Answer> Client::once(const Request& request, const Call& call, Clock::tim
   set(CURLOPT_LOW_SPEED_TIME, std::max<long>(options_.stall_timeout.count(), 1));
   const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now()).count();
   set(CURLOPT_TIMEOUT_MS, static_cast<long>(std::max<std::int64_t>(left, 1)));
+  if (request.url.is_this_machine()) set(CURLOPT_NOPROXY, "*");  // else the variable no_proxy counts
   if (!options_.ca_file.empty()) set(CURLOPT_CAINFO, options_.ca_file.c_str());
   set(CURLOPT_HEADERFUNCTION, &Try::on_header);
   set(CURLOPT_HEADERDATA, &state);
@@ -421,15 +437,15 @@ Result<Answer> Client::once(const Request& request, const Call& call, Clock::tim
     const bool late = code == CURLE_OPERATION_TIMEDOUT;
     const char* const what = message[0] != '\0' ? message : curl_easy_strerror(code);
     again = is_temporary(code);
-    return Error(late ? Errc::timed_out : Errc::io, "the request failed: " + safe(what))
-        .file(request.url.shown())
-        .expected(asked_text(request));
+    return Error(late ? Errc::timed_out : Errc::io,
+                 "the request failed: " + safe(what) + " (" + asked_text(request) + ")")
+        .file(request.url.shown());
   }
   if (!state.complete) {  // for libcurl 7.88 such an answer is a success
     again = true;
-    return Error(Errc::io, "the request failed: the connection was closed within the headers")
-        .file(request.url.shown())
-        .expected(asked_text(request));
+    return Error(Errc::io,
+                 "the request failed: the connection was closed within the headers (" + asked_text(request) + ")")
+        .file(request.url.shown());
   }
   if (state.answer.ok() && call.receiver != nullptr) {
     STELE_TRY(state.begin());  // an empty body
@@ -470,6 +486,9 @@ Result<Answer> Client::run(Call call) const {
     auto answer = once(request, call, end, again);
     std::chrono::milliseconds wait{0};
     if (answer) {
+      if (answer->ok() && answer->text.find(call.result) == std::string::npos) {
+        answer->status = status_of_body(answer->text);
+      }
       if (answer->ok() ||
           std::find(call.accepted.begin(), call.accepted.end(), answer->status) != call.accepted.end()) {
         if (call.reached != nullptr) *call.reached = at.url;
@@ -498,7 +517,8 @@ Result<Answer> Client::run(Call call) const {
         learnt = true;
         continue;
       }
-      Error error = error_of(request, *answer);
+      Error error =
+          home && call.account != nullptr ? call.account->error(request, *answer) : error_of(request, *answer);
       if (!is_temporary(answer->status) || tries >= most) return error;
       wait = asked_wait(*answer).value_or(random_wait(options_, tries - 1));
       wait = std::min(wait, options_.longest_wait);

@@ -60,6 +60,8 @@ class Account {
  public:
   virtual ~Account() = default;
   virtual Status sign(Request& request) const = 0;
+  /// Returns the error for an answer that is not a success.
+  virtual Error error(const Request& request, const Answer& answer) const;
   /// Returns true if the answer, which is not a success, contains the changes that the request needs before another
   /// try.
   virtual bool learn(const Answer& answer) const { return static_cast<void>(answer), false; }
@@ -83,6 +85,8 @@ class Client {
     unsigned tries = 0;                 // maximum; 0: Options::tries
     Url* reached = nullptr;             // receives the URL that answered
     std::vector<long> accepted{};       // statuses other than 2xx that are not errors
+    // Root element of the result, without which a success is none: S3 may begin an answer before the result is known
+    std::string_view result{};
   };
   /// Sends a request until it succeeds or need not be tried again. Errors: not_found (404, 410), io, timed_out,
   /// exists (409, 412), those of the receiver.
@@ -123,7 +127,9 @@ class Pages {
   std::uint64_t bytes_ = 0;
 };
 
-/// Returns the error for an answer that is not a success.
+/// Returns the status, the server's code and message, the request's id and the request: "404 NoSuchKey (GET)".
+std::string found_in(const Request& request, const Answer& answer);
+/// Returns the error for an answer that is not a success, of a server of any kind.
 Error error_of(const Request& request, const Answer& answer);
 /// Returns the text of the first element <name> of an XML document; empty if there is none.
 std::string xml_text(std::string_view xml, std::string_view name);

@@ -34,13 +34,18 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
   return range;
 }
 
+std::string tag_of(const Answer& answer) {
+  const std::string tag = answer.header("etag");
+  return tag.starts_with("W/") ? tag.substr(2) : tag;
+}
+
 namespace {
 
 constexpr std::uint64_t head_bytes = std::uint64_t{64} << 10;
 
 /// Returns the string that identifies the content of a file; it must be equal in all answers.
 std::string version_of(const Answer& answer) {
-  const std::string tag = answer.header("etag");
+  const std::string tag = tag_of(answer);
   return !tag.empty() ? tag : answer.header("last-modified");
 }
 
@@ -284,6 +289,7 @@ Result<SourcePtr> open_file(Place place, Answer* first) {
   call.account = place.account.get();
   call.receiver = &head;
   call.reached = &reached;
+  call.tries = place.tries;
   call.accepted = {416};  // an empty file
   STELE_TRY_ASSIGN(Answer answer, place.client->run(std::move(call)));
   if (answer.status == 416) {

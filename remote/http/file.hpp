@@ -20,12 +20,16 @@ struct ContentRange {
 };
 std::optional<ContentRange> parse_content_range(std::string_view text);
 
+/// Returns the ETag without the mark of a weak one: servers that compress, and their caches, add it for the same file.
+std::string tag_of(const Answer& answer);
+
 struct Place {
   std::shared_ptr<const Client> client;
   std::shared_ptr<const Account> account{};  // null: requests are not signed
   Url url{};
   std::string name{};                                       // for messages
   std::function<std::shared_ptr<const Bundle>()> bundle{};  // bundle of the file's folder; may be empty
+  unsigned tries = 0;                                       // of opening; 0: Options::tries
 };
 
 /// Opens a file with one request, which also reads its first bytes. `answer`: receives the headers of the first answer.

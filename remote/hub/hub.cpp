@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/hex.hpp"
+#include "base/of_machine.hpp"
 #include "io/files.hpp"
 #include "remote/http/environment.hpp"
 #include "remote/http/file.hpp"
@@ -28,21 +29,68 @@ std::string home() {
   return set.empty() ? set : set + "/.cache/huggingface";
 }
 
-bool is_true(const std::string& text) {
-  return text == "1" || text == "ON" || text == "on" || text == "YES" || text == "yes" || text == "TRUE" ||
-         text == "true";
+std::string first_set(std::initializer_list<const char*> names) {
+  for (const char* const name : names) {
+    if (std::string text = variable(name); !text.empty()) return text;
+  }
+  return {};
 }
 
-class Token final : public Account {
+/// Returns true for the values that huggingface_hub takes as true (constants.py), in upper or lower case.
+bool is_true(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  return text == "1" || text == "ON" || text == "YES" || text == "TRUE";
+}
+
+constexpr std::string_view gated = "GatedRepo", no_repository = "RepoNotFound", no_revision = "RevisionNotFound",
+                           no_file = "EntryNotFound";  // X-Error-Code: huggingface_hub, hf_raise_for_status()
+constexpr std::string_view lacks_repository = "the hub has no such repository, or it is private",
+                           not_in_cache = "the local cache does not have it, and the hub is not asked";  // messages
+
+class HubAccount final : public Account {
  public:
-  explicit Token(std::string token) : token_(std::move(token)) {}
+  HubAccount(std::string token, std::string page, std::string revision)
+      : token_(std::move(token)), page_(std::move(page)), revision_(std::move(revision)) {}
   Status sign(Request& request) const override {
-    request.headers.emplace_back("authorization", "Bearer " + token_);
+    if (!token_.empty()) request.headers.emplace_back("authorization", "Bearer " + token_);
     return {};
+  }
+  Error error(const Request& request, const Answer& answer) const override {
+    const std::string code = answer.header("x-error-code");
+    const long status = answer.status;
+    const auto make = [&](Errc errc, std::string_view what, const std::string& hint) {
+      return Error(errc, what).file(request.url.shown()).found(found_in(request, answer)).hint(hint);
+    };
+    const std::string log_in = "set HF_TOKEN, or run hf auth login";
+    if (code == gated) {
+      return make(Errc::io, "the repository is gated",
+                  "accept its terms at " + page_ + (token_.empty() ? ", and " + log_in : " with the token's account"));
+    }
+    if (code == no_revision) {
+      return make(Errc::not_found, "the repository has no such revision", "check the revision " + revision_);
+    }
+    if (code == no_file) return make(Errc::not_found, "the repository has no such file", "its files: " + page_);
+    // To users that have not logged in, the hub answers 401 for a repository that does not exist, too.
+    if (code == no_repository || (status == 401 && token_.empty())) {
+      return make(status == 404 ? Errc::not_found : Errc::io, lacks_repository,
+                  "check the name; for a private repository, " +
+                      (token_.empty() ? log_in : std::string("use a token that may read it")));
+    }
+    if (status == 404) return make(Errc::not_found, "the hub has no such repository or file", "check the name");
+    if (status == 401) return make(Errc::io, "the hub does not accept the token", "check HF_TOKEN, or the file of it");
+    if (status == 403) {
+      return make(Errc::io, "the hub refuses access", token_.empty() ? log_in : "check the rights of the token");
+    }
+    if (status == 429) {
+      return make(Errc::io, "the hub has received too many requests",
+                  "try again later" + (token_.empty() ? ", or " + log_in : std::string()));
+    }
+    return error_of(request, answer);
   }
 
  private:
-  std::string token_;
+  std::string token_, page_, revision_;
 };
 
 bool is_commit(const std::string& text) {
@@ -101,15 +149,17 @@ Result<Repository::Name> Repository::Name::parse(const std::string& url) {
         .file(url)
         .expected("hf://[datasets/|spaces/]owner/name[@revision][/path]");
   };
+  while (rest.ends_with('/')) rest.remove_suffix(1);
   for (const std::string_view kind : {"datasets/", "spaces/", "models/"}) {
     if (!rest.starts_with(kind)) continue;
     rest.remove_prefix(kind.size());
     if (kind != "models/") name.kind = kind;
     break;
   }
-  const std::size_t slash = rest.find('/');
-  if (slash == rest.npos || slash == 0) return invalid();
-  const std::size_t end = std::min(rest.find('/', slash + 1), rest.size());
+  // Models that are older than owners have a name alone: hf://gpt2, hf://gpt2@main/config.json.
+  const std::size_t slash = std::min(rest.find('/'), rest.size());
+  const bool owned = slash != rest.size() && rest.substr(0, slash).find('@') == rest.npos;
+  const std::size_t end = owned ? std::min(rest.find('/', slash + 1), rest.size()) : slash;
   std::string_view repo = rest.substr(0, end);
   if (const std::size_t at = repo.find('@'); at != repo.npos) {
     name.revision = percent_decoded(repo.substr(at + 1));
@@ -118,12 +168,24 @@ Result<Repository::Name> Repository::Name::parse(const std::string& url) {
   name.repo = repo;
   const bool plain = name.repo.find_first_not_of(
                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./") == name.repo.npos;
-  if (!plain || repo.size() <= slash + 1 || name.revision.empty() || name.repo.find("..") != name.repo.npos)
-    return invalid();
+  const bool whole = !repo.empty() && !repo.starts_with('/') && !repo.ends_with('/');
+  if (!plain || !whole || name.revision.empty() || name.repo.find("..") != name.repo.npos) return invalid();
   if (end < rest.size()) name.path = rest.substr(end + 1);
-  while (name.path.ends_with('/')) name.path.pop_back();
   if (!name.path.empty()) STELE_TRY(v0::detail::check_name(name.path));
   return name;
+}
+
+std::optional<Repository::Name> Repository::Name::without_owner() const {
+  const std::size_t slash = repo.find('/');
+  if (slash == repo.npos || revision != "main" || !kind.empty()) return std::nullopt;
+  Name other = *this;
+  other.path = repo.substr(slash + 1) + (path.empty() ? "" : "/" + path);
+  other.repo.resize(slash);
+  return other;
+}
+
+bool Repository::may_not_exist(const Error& error) noexcept {
+  return error.message() == lacks_repository || error.message() == not_in_cache;
 }
 
 Result<std::shared_ptr<const Repository>> Repository::open(std::shared_ptr<const Client> client, const Name& name) {
@@ -131,25 +193,26 @@ Result<std::shared_ptr<const Repository>> Repository::open(std::shared_ptr<const
   std::shared_ptr<Repository> made(new Repository());
   made->name_ = name;
   std::string token = options.token;
-  if (token.empty()) token = variable("HF_TOKEN");
+  if (token.empty()) token = first_set({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"});
   if (token.empty()) {
     const std::string file = variable("HF_TOKEN_PATH");
     token = first_line(!file.empty() ? file : home() + "/token");
   }
-  if (!token.empty()) made->account_ = std::make_shared<Token>(std::move(token));
   made->endpoint_ = !options.hub_endpoint.empty() ? options.hub_endpoint : variable("HF_ENDPOINT");
   if (made->endpoint_.empty()) made->endpoint_ = "https://huggingface.co";
   while (made->endpoint_.ends_with('/')) made->endpoint_.pop_back();
+  made->account_ =
+      std::make_shared<HubAccount>(std::move(token), made->endpoint_ + "/" + name.kind + name.repo, name.revision);
   std::string cache = options.hub_cache;
-  if (cache.empty()) cache = variable("HF_HUB_CACHE");
+  if (cache.empty()) cache = first_set({"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"});
   if (cache.empty() && !home().empty()) cache = home() + "/hub";
   if (!cache.empty()) {
     std::string folder = name.kind.empty() ? "models" : name.kind.substr(0, name.kind.size() - 1);
     std::string repo = name.repo;
-    repo.replace(repo.find('/'), 1, "--");
+    if (const std::size_t slash = repo.find('/'); slash != repo.npos) repo.replace(slash, 1, "--");
     made->cache_ = cache + "/" + folder + "--" + repo;
   }
-  made->offline_ = options.offline ? *options.offline : is_true(variable("HF_HUB_OFFLINE"));
+  made->offline_ = options.offline ? *options.offline : is_true(first_set({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}));
   if (is_commit(name.revision)) made->commit_ = name.revision;
   if (made->offline_ && made->commit_.empty()) made->commit_ = made->cached_commit();
   made->client_ = std::move(client);
@@ -191,6 +254,26 @@ Result<SourcePtr> Repository::cached(const std::string& commit, const std::strin
 
 // ---- the hub
 
+namespace {
+
+/// Number of times that the hub is asked for something that the local cache has, too.
+constexpr unsigned tries_before_cache = 2;
+
+constexpr const char* ask_hub = "unset HF_HUB_OFFLINE, or download it while the hub can be reached";
+
+}  // namespace
+
+bool Repository::reads_cache_after(const Error& error) const {
+  // As in huggingface_hub: the hub is down, or no longer permits what was permitted when the file was downloaded.
+  if (!v0::detail::is_of_machine(error) || error.code() == Errc::cancelled) return false;
+  const auto& note = client_->options().note;
+  if (note) {
+    note(std::string(error.message()) + "; " + shown({}) +
+         " is read from the local cache, and may have changed since then");
+  }
+  return true;
+}
+
 Result<SourcePtr> Repository::file(const std::string& path) const {
   const std::string asked = revision();
   if (is_commit(asked)) {
@@ -198,12 +281,15 @@ Result<SourcePtr> Repository::file(const std::string& path) const {
     if (local != nullptr) return local;
   }
   if (offline_) {
-    return Error(Errc::not_found, "the local cache does not have the file, and the hub is not asked")
+    return Error(Errc::not_found, not_in_cache)
         .file(shown(path))
         .found(cache_.empty() ? "no cache" : cache_)
-        .hint("unset HF_HUB_OFFLINE");
+        .hint(ask_hub);
   }
+  const std::string old_commit = is_commit(asked) ? std::string() : cached_commit();
+  STELE_TRY_ASSIGN(SourcePtr old, cached(old_commit, path));
   Place place;
+  place.tries = old != nullptr ? tries_before_cache : 0;
   place.client = client_;
   place.account = account_;
   place.name = shown(path);
@@ -213,8 +299,11 @@ Result<SourcePtr> Repository::file(const std::string& path) const {
   STELE_TRY_ASSIGN(place.url, url("/" + name_.kind,
                                   "/resolve/" + percent_encoded(asked, false) + "/" + percent_encoded(path, true)));
   Answer first;
-  STELE_TRY_ASSIGN(SourcePtr source, open_file(std::move(place), &first));
-  const std::string commit = first.header("x-repo-commit");
+  auto opened = open_file(std::move(place), &first);
+  const bool from_cache = !opened && old != nullptr && reads_cache_after(opened.error());
+  if (!opened && !from_cache) return opened;
+  const SourcePtr source = from_cache ? std::move(old) : *std::move(opened);
+  const std::string commit = from_cache ? old_commit : first.header("x-repo-commit");
   if (is_commit(asked) || !is_commit(commit)) return source;
   {
     std::unique_lock lock(mutex_);
@@ -239,17 +328,23 @@ Result<std::vector<std::string>> Repository::files() const {
   return found;
 }
 
+Result<std::vector<std::string>> Repository::list_cached(const std::string& commit) const {
+  return v0::folder_bundle(snapshot(commit))->names();
+}
+
 Result<std::vector<std::string>> Repository::list() const {
   std::vector<std::string> found;
   if (offline_) {
     const std::string commit = revision();
     if (cache_.empty() || !is_commit(commit)) {
-      return Error(Errc::not_found, "the local cache does not have the repository, and the hub is not asked")
-          .file(shown({}))
-          .hint("unset HF_HUB_OFFLINE");
+      return Error(Errc::not_found, not_in_cache).file(shown({})).hint(ask_hub);
     }
-    return v0::folder_bundle(snapshot(commit))->names();
+    return list_cached(commit);
   }
+  const std::string old_commit = is_commit(revision()) ? revision() : cached_commit();
+  const auto old = cache_.empty() || old_commit.empty() ? Result<std::vector<std::string>>(std::vector<std::string>())
+                                                        : list_cached(old_commit);
+  const bool has_old = old && !old->empty();
   const std::string kind = name_.kind.empty() ? "models/" : name_.kind;
   STELE_TRY_ASSIGN(Url at, url("/api/" + kind, "/tree/" + percent_encoded(revision(), false)));
   at.query = "recursive=true";
@@ -259,7 +354,15 @@ Result<std::vector<std::string>> Repository::list() const {
     call.request.url = at;
     call.account = account_.get();
     call.max_answer = max_listing;
-    STELE_TRY_ASSIGN(const Answer answer, client_->run(std::move(call)));
+    if (has_old) call.tries = tries_before_cache;
+    const auto answered = client_->run(std::move(call));
+    if (!answered && has_old && reads_cache_after(answered.error())) {
+      const std::lock_guard lock(mutex_);
+      if (commit_.empty()) commit_ = old_commit;
+      return *old;
+    }
+    if (!answered) return answered.error();
+    const Answer& answer = *answered;
     STELE_TRY_ASSIGN(const Value page, parse_json(answer.text));
     const auto* const list = page.as_list();
     if (list == nullptr) return Error(Errc::malformed, "the hub's list of files is not a list").file(shown({}));

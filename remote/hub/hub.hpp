@@ -19,13 +19,17 @@ class Repository : public std::enable_shared_from_this<Repository> {
  public:
   struct Name {
     std::string kind{};  // "", "datasets/" or "spaces/"
-    std::string repo{};  // "owner/name"
+    std::string repo{};  // "owner/name", or the "name" of a model that is older than owners
     std::string revision = "main";
     std::string path{};  // path of a file or folder in the repository; may be empty
 
     /// Parses "hf://[datasets/|spaces/]owner/name[@revision][/path]". A revision may contain %2F for '/'.
     static Result<Name> parse(const std::string& url);
+    /// Returns the repository without an owner that the same URL may mean, hf://name/path; nullopt if there is none.
+    std::optional<Name> without_owner() const;
   };
+  /// Returns true if the error may mean that there is no such repository, instead of no such file or revision in it.
+  static bool may_not_exist(const Error& error) noexcept;
   static Result<std::shared_ptr<const Repository>> open(std::shared_ptr<const Client> client, const Name& name);
 
   Result<SourcePtr> file(const std::string& path) const;
@@ -45,6 +49,9 @@ class Repository : public std::enable_shared_from_this<Repository> {
   /// Returns the commit of the revision in the local cache; empty if there is none.
   std::string cached_commit() const;
   std::string snapshot(const std::string& commit) const;
+  /// Returns true if the local cache may be read after this error of the hub, and then notes it for the user.
+  bool reads_cache_after(const Error& error) const;
+  Result<std::vector<std::string>> list_cached(const std::string& commit) const;
 
   std::shared_ptr<const Client> client_;
   std::shared_ptr<const Account> account_;

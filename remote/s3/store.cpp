@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/of_machine.hpp"
 #include "io/files.hpp"
 #include "io/text.hpp"
 #include "remote/http/file.hpp"
@@ -54,6 +55,24 @@ bool S3Account::learn(const Answer& answer) const {
   return false;
 }
 
+Error S3Account::error(const Request& request, const Answer& answer) const {
+  const std::string code = xml_text(answer.text, "Code");
+  const auto make = [&](Errc errc, std::string_view what) {
+    return Error(errc, what).file(request.url.shown()).found(found_in(request, answer));
+  };
+  const bool is_list = request.url.query.find("list-type=") != std::string::npos;
+  if (code == "NoSuchBucket" || (is_list && answer.status == 404)) {
+    return make(Errc::not_found, "the store has no such bucket")
+        .hint(settings_.endpoint.empty() ? "check its name; AWS_ENDPOINT_URL names another store than AWS"
+                                         : "check its name, and the address of the store");
+  }
+  if (answer.status != 403) return error_of(request, answer);
+  Error refused = make(Errc::io, v0::detail::refuses_access);
+  if (!settings_.credentials) return std::move(refused).hint("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+  return std::move(refused).hint(
+      "check the name, the keys and their rights: without the right to list, missing files are refused, too");
+}
+
 // ---- the bucket
 
 Bucket::Bucket(std::shared_ptr<const Client> client, std::string name, S3Settings settings)
@@ -89,15 +108,19 @@ Result<Url> Bucket::url(std::string_view key, std::string query) const {
   return made;
 }
 
+Result<Answer> Bucket::send(Client::Call call) const {
+  call.account = account_.get();
+  call.follow = false;
+  return client_->run(std::move(call));
+}
+
 Result<Answer> Bucket::send(Request request, std::size_t max_answer, std::vector<long> accepted, unsigned tries) const {
   Client::Call call;
   call.request = std::move(request);
-  call.account = account_.get();
   call.max_answer = max_answer;
   call.accepted = std::move(accepted);
   call.tries = tries;
-  call.follow = false;
-  return client_->run(std::move(call));
+  return send(std::move(call));
 }
 
 Result<SourcePtr> Bucket::read(const std::string& key) const {
@@ -224,7 +247,7 @@ class BucketStore final : public v0::detail::Store {
   Result<std::optional<Stat>> stat(const std::string& object) const override {
     STELE_TRY_ASSIGN(const auto answer, bucket_->head(prefix_ + object));
     if (!answer) return std::optional<Stat>();
-    Stat found{std::strtoull(answer->header("content-length").c_str(), nullptr, 10), answer->header("etag")};
+    Stat found{std::strtoull(answer->header("content-length").c_str(), nullptr, 10), tag_of(*answer)};
     return std::optional(std::move(found));
   }
   Status replace(const std::string& object, std::string_view text,

@@ -28,6 +28,7 @@ class S3Account final : public Account {
   explicit S3Account(S3Settings settings) : settings_(std::move(settings)) {}
   Status sign(Request& request) const override;
   bool learn(const Answer& answer) const override;
+  Error error(const Request& request, const Answer& answer) const override;
   std::string region() const;
 
  private:
@@ -56,6 +57,8 @@ class Bucket : public std::enable_shared_from_this<Bucket> {
   Status remove(const std::string& key) const;
   Result<Answer> send(Request request, std::size_t max_answer = max_text, std::vector<long> accepted = {},
                       unsigned tries = 0) const;
+  /// Sends a request with the bucket's account, without redirects.
+  Result<Answer> send(Client::Call call) const;
 
   const Client& client() const noexcept { return *client_; }
   /// Returns the files below a prefix, which is empty or ends with '/'.

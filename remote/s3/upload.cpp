@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/hex.hpp"
+#include "remote/http/file.hpp"
 #include "remote/s3/sigv4.hpp"
 #include "remote/s3/store.hpp"
 #include "stele/precision/base64.hpp"
@@ -34,9 +35,11 @@ std::optional<Md5> md5_of(std::span<const std::byte> bytes) {
   return done == 1 ? std::optional(out) : std::nullopt;
 }
 
-std::string without_quotes(std::string text) {
-  std::erase(text, '"');
-  return text;
+/// Returns the ETag of an object, without quotes.
+std::string plain_tag(const Answer& answer) {
+  std::string tag = tag_of(answer);
+  std::erase(tag, '"');
+  return tag;
 }
 
 /// Returns true if the ETag is an MD5; it is not for objects that the store encrypts with its own keys.
@@ -123,7 +126,7 @@ class Upload final : public Sink {
     // A try whose answer was lost may have succeeded.
     if (!answer && !options_.overwrite && answer.error().code() == Errc::exists && md5 && tag_is(hex(*md5))) return {};
     if (!answer) return std::move(answer).error();
-    const std::string tag = without_quotes(answer->header("etag"));
+    const std::string tag = plain_tag(*answer);
     if (md5 && is_md5(tag) && tag != hex(*md5)) return other_bytes(tag, *md5);
     if (tag.empty()) return Error(Errc::io, "the store has not confirmed the file").file(name());
     return {};
@@ -175,7 +178,7 @@ class Upload final : public Sink {
       const auto md5 = md5_of(put.body);
       add_md5(put, md5);
       STELE_TRY_ASSIGN(const Answer answer, bucket_->send(std::move(put)));
-      const std::string tag = without_quotes(answer.header("etag"));
+      const std::string tag = plain_tag(answer);
       if (tag.empty()) return Error(Errc::io, "the store returned no ETag of a part").file(name());
       if (md5 && is_md5(tag) && tag != hex(*md5)) return other_bytes(tag, *md5);
       const std::lock_guard lock(mutex_);
@@ -226,25 +229,21 @@ class Upload final : public Sink {
     post.body = std::as_bytes(std::span(xml));
     post.headers.emplace_back("content-type", "application/xml");
     if (!options_.overwrite) post.headers.emplace_back("if-none-match", "*");
-    Request asked = post;
-    auto answer = bucket_->send(std::move(post));
-    // S3 may begin its answer before the result is known, and then reports an error in a body with the status 200.
-    if (answer && answer->text.find("<CompleteMultipartUploadResult") != std::string::npos) {
+    auto answer = bucket_->send({.request = std::move(post), .result = "<CompleteMultipartUploadResult"});
+    if (answer) {
       id_.clear();
       return {};
     }
     // A try whose answer was lost may have succeeded. If not, the object already has these bytes.
     if (!tag.empty() && tag_is(tag)) return {};  // the destructor ends an upload that is still open
-    if (!answer) return std::move(answer).error();
-    answer->status = 500;
-    return error_of(asked, *answer);
+    return std::move(answer).error();
   }
   /// Returns true if the object exists and has this ETag.
   bool tag_is(const std::string& tag) const {
     auto head = request("HEAD", {});
     if (!head) return false;
     const auto answer = bucket_->send(*std::move(head));
-    return answer && without_quotes(answer->header("etag")) == tag;
+    return answer && plain_tag(*answer) == tag;
   }
   Status abort() {
     STELE_TRY_ASSIGN(Request remove, request("DELETE", "uploadId=" + percent_encoded(id_, false)));

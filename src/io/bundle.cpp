@@ -5,6 +5,7 @@
 
 #include "base/reserved_names.hpp"
 #include "io/files.hpp"
+#include "io/lfs_pointer.hpp"
 
 namespace stele::inline v0 {
 
@@ -376,6 +377,13 @@ Result<SourcePtr> detail::open_of_set(const std::shared_ptr<const Bundle>& bundl
                                       std::size_t number) {
   constexpr std::size_t kept_open = 64;
   STELE_TRY_ASSIGN(SourcePtr source, bundle->open(name));
+  char head[lfs_pointer_begin.size()];
+  if (source->size() >= sizeof head && source->size() <= max_lfs_pointer) {
+    STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(head))));
+    if (std::string_view(head, sizeof head) == lfs_pointer_begin) {
+      return Error(Errc::unsupported, "the file is not there").file(source->name()).found(lfs_pointer_text);
+    }
+  }
   if (number < kept_open || source->file() == nullptr || !source->view().empty()) return source;
   STELE_TRY_ASSIGN(const os::Info info, os::status(*source->file()));
   return SourcePtr(std::make_shared<Reopened>(*source, info, bundle, name));

@@ -641,9 +641,142 @@ TEST_CASE("remote: a repository of the hub") {
   CHECK(remote::open("hf://owner/name/model.safetensors", options).error().code() == Errc::not_found);
   CHECK(hub.count() == before);
 
-  for (const char* url : {"hf://", "hf://name", "hf://owner/", "hf://a/b@/c", "hf://a/../c", "hf://../b/c"}) {
+  for (const char* url :
+       {"hf://", "hf:///name", "hf://name@", "hf://a//b", "hf://a/b@/c", "hf://a/../c", "hf://../b/c"}) {
     CAPTURE(url);
-    CHECK_FALSE(remote::open(url, options));
+    const auto refused_url = remote::open(url, options);
+    REQUIRE_FALSE(refused_url);
+    CHECK(refused_url.error().code() == Errc::invalid_argument);
+  }
+}
+
+TEST_CASE("remote: an upload's completion that fails in the body of a success") {
+  // "Handling CompleteMultipartUpload errors", Amazon S3 API Reference.
+  const std::string large = noise(12'000'000);
+  struct Row {
+    std::string code;
+    int failures;
+    bool saved;
+    std::size_t completions;
+  };
+  const Row rows[] = {{"InternalError", 2, true, 3},
+                      {"SlowDown", 1, true, 2},
+                      {"", 1, true, 2},
+                      {"InternalError", 9, false, 4},
+                      {"InvalidPart", 9, false, 1}};
+  for (const Row& row : rows) {
+    CAPTURE(row.code);
+    HttpStore store;
+    int failures = row.failures;
+    std::size_t completions = 0;
+    HttpServer server([&](const Request& request) -> Response {
+      if (request.method == "POST" && request.query.starts_with("uploadId=")) {
+        ++completions;
+        if (failures-- > 0) {
+          // White space keeps the connection while the store works.
+          return {.body =
+                      "<?xml version=\"1.0\"?>\n   \n" +
+                      (row.code.empty() ? "" : "<Error><Code>" + row.code + "</Code><Message>again</Message></Error>")};
+        }
+      }
+      return store.answer(request);
+    });
+    auto sink = remote::create("s3://bucket/large", with(server));
+    REQUIRE(sink);
+    REQUIRE((*sink)->write(std::as_bytes(std::span(large))));
+    const auto done = (*sink)->commit();
+    CHECK(done.has_value() == row.saved);
+    CHECK(completions == row.completions);
+    CHECK(store.objects.count("/bucket/large") == (row.saved ? 1 : 0));
+    if (!done) CHECK_MESSAGE(contains(done.error().to_string(), row.code + ": again"), done.error().to_string());
+    sink->reset();
+    CHECK(store.uploads.empty());
+  }
+}
+
+TEST_CASE("remote: an ETag may be marked as weak") {
+  const std::string content = noise(300'000);
+  for (const bool first : {false, true}) {
+    std::atomic<int> answers{0};
+    const HttpServer server([&](const Request& request) {
+      const bool weak = (answers++ == 0) == first;
+      return HttpServer::ranges(request, content, weak ? "W/\"1\"" : "\"1\"");
+    });
+    auto source = remote::open(server.url("/file"), quick());
+    REQUIRE(source);
+    const auto got = read(**source, 100'000, 70'000);
+    REQUIRE_MESSAGE(got, got.error().to_string());
+    CHECK(*got == content.substr(100'000, 70'000));
+  }
+}
+
+TEST_CASE("remote: this machine is asked without a proxy") {
+  const HttpServer server([](const Request& request) { return HttpServer::ranges(request, "direct"); });
+  const HttpServer proxy([](const Request& request) { return HttpServer::ranges(request, "proxy"); });
+  setenv("http_proxy", proxy.url("").c_str(), 1);
+  remote::Options options = quick();
+  options.allow_http = true;
+  const auto content = [&](const std::string& url) {
+    const auto source = remote::open(url, options);
+    REQUIRE_MESSAGE(source, source.error().to_string());
+    return *read(**source, 0, 5);
+  };
+  for (const char* host : {"127.0.0.1", "localhost"}) CHECK(content(server.url("/file", host)) == "direc");
+  CHECK(content("http://model.example.org/file") == "proxy");
+  setenv("no_proxy", "example.com,.example.org", 1);
+  options.tries = 1;
+  CHECK_FALSE(remote::open("http://model.example.org/file", options));
+  CHECK(content("http://model.example.net/file") == "proxy");
+  unsetenv("no_proxy");
+  unsetenv("http_proxy");
+}
+
+TEST_CASE("remote: a refused file beside a model does not refuse the model") {
+  // As with a signed URL, or in a bucket without the right to list.
+  std::string header =
+      R"({"l.qweight":{"dtype":"I32","shape":[8,32],"data_offsets":[0,1024]},"l.qzeros":{"dtype":"I32","shape":[2,4],)"
+      R"("data_offsets":[1024,1056]},"l.scales":{"dtype":"F16","shape":[2,32],"data_offsets":[1056,1184]}})";
+  header += std::string(8 - header.size() % 8, ' ');
+  std::string content(8, '\0');
+  content[0] = static_cast<char>(header.size() & 0xff);
+  content[1] = static_cast<char>(header.size() >> 8);
+  content += header + std::string(1184, '\0');
+  int status = 403;
+  const HttpServer server([&](const Request& request) -> Response {
+    if (request.path.ends_with("/m.safetensors")) return HttpServer::ranges(request, content);
+    return {.status = status, .body = "<Error><Code>AccessDenied</Code></Error>"};
+  });
+  remote::set_defaults(with(server));
+  const std::string urls[] = {server.url("/bucket/m.safetensors?signature=1"), "s3://bucket/m.safetensors"};
+  for (const std::string& url : urls) {
+    for (const int refusal : {401, 403}) {
+      CAPTURE(url);
+      status = refusal;
+      const auto opened = open(url);
+      REQUIRE_MESSAGE(opened, opened.error().to_string());
+      CHECK(opened->leaf_count() == 3);
+      const auto& notes = opened->notes();
+      CHECK(std::any_of(notes.begin(), notes.end(), [](const auto& n) { return contains(n, "refuses config.json"); }));
+    }
+    status = 500;
+    const auto failed = open(url);
+    REQUIRE_FALSE(failed);
+    CHECK(failed.error().code() == Errc::io);
+  }
+  remote::set_defaults({});
+}
+
+TEST_CASE("remote: a bucket that does not exist") {
+  const HttpServer server([](const Request& request) -> Response {
+    return {.status = 404, .body = request.method == "HEAD" ? "" : "<Error><Code>NoSuchBucket</Code></Error>"};
+  });
+  for (const char* url : {"s3://bucket/key", "s3://bucket/dir/", "s3://bucket"}) {
+    CAPTURE(url);
+    const auto missing = remote::open(url, with(server));
+    REQUIRE_FALSE(missing);
+    CHECK(missing.error().code() == Errc::not_found);
+    CHECK(contains(missing.error().to_string(), "the store has no such bucket: found 404 NoSuchBucket"));
+    CHECK(contains(missing.error().hint(), "check its name"));
   }
 }
 

@@ -248,7 +248,7 @@ Result<Checkpoint> open_bundle(const std::string& path, [[maybe_unused]] const L
 }
 
 Result<Content> read(const Convert& options, const Model& model, const Format& target, unsigned threads) {
-  Content content{{model.snapshot}, false, {}, {}};
+  Content content{{model.snapshot}, false, {}, model.snapshot.notes()};
   const bool part = !options.opening.part.empty();
   if (!options.weights && !part && holds_graphs(target) && has_foreign_graph(model)) {
     auto imported = open_graph(options.in, {}, content.losses, threads);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cstdio>
 #include <iostream>
 #include <map>
 #include <mutex>
@@ -11,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include <stele/bundle.hpp>
+#include <stele/checkpoints/steps_format.hpp>
 #include <stele/composite.hpp>
 #include <stele/expansion.hpp>
 #include <stele/pattern.hpp>
@@ -212,7 +215,9 @@ Result<std::shared_ptr<const Format>> input_format(const std::string& path, cons
   auto opened = open_input(path, options);
   if (!opened) return no_file(std::move(opened).error(), path);
   const SourcePtr source = *std::move(opened);
-  auto found = format_of_content(*source);
+  static const StepsFormat steps(stele::formats());
+  const bool is_run = source->is_folder() && steps.recognises_folder(*source->bundle());
+  auto found = is_run ? Result<const Format*>(&steps) : format_of_content(*source);
   if (!found) {  // a positional format is not recognized by its content
     auto named = format_of_path(path);
     const bool known = found.error().code() == Errc::unsupported || detail::is_of_machine(found.error());
@@ -266,6 +271,7 @@ void watch_interrupts([[maybe_unused]] const std::function<bool()>& also) {
 #ifdef STELE_COMMAND_REMOTE
   remote::Options options;
   options.cancelled = [also] { return interrupted() || (also && also()); };
+  options.note = [](const std::string& note) { std::fprintf(stderr, "stele: note: %s\n", safe(note).c_str()); };
   remote::set_defaults(std::move(options));
 #endif
 }

@@ -55,6 +55,9 @@ class STELE_EXPORT GgufFormat final : public Format {
   std::string_view extension() const noexcept override { return ".gguf"; }
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  bool opens(bool /*folder*/) const noexcept override { return true; }
+  /// Returns true if the folder has one file or split set with weights, which is in GGUF.
+  bool recognises_folder(const Bundle& folder) const override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
   Result<std::vector<Loss>> losses(const Snapshot& snapshot, std::string_view file) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/of_machine.hpp"
 #include "io/text.hpp"
 #include "passes/composites/recogniser.hpp"
 #include "snapshot/data.hpp"
@@ -214,16 +215,50 @@ Result<Snapshot> join(const Snapshot& snapshot, const Value& quantization, Orien
   return Recogniser(snapshot, *std::move(items), quantization, orientation).run();
 }
 
-/// Returns the content of a JSON file; null if the file is missing or not understood. Errors: io.
-Result<Value> json_of(const Bundle& bundle, const char* name) {
-  constexpr std::uint64_t max_bytes = std::uint64_t{4} << 20;
-  STELE_TRY_ASSIGN(const bool exists, bundle.contains(name));
-  if (!exists) return Value();
-  STELE_TRY_ASSIGN(const SourcePtr file, bundle.open(name));
-  if (file->size() > max_bytes) return Value();
-  STELE_TRY_ASSIGN(const std::string text, read_text(*file, max_bytes));
-  return parse_config(text);
-}
+/// The JSON files beside a model.
+class Beside {
+ public:
+  explicit Beside(const Bundle& bundle) : bundle_(bundle) {}
+
+  /// Returns the content of a file; null if the file is missing, not understood, or refused. Errors: io.
+  Result<Value> json_of(const char* name) {
+    auto content = read(name);
+    if (content || !is_refusal(content.error())) return content;
+    notes_.push_back("the server refuses " + std::string(name) + " beside the file (" +
+                     std::string(content.error().found()) + "): if it describes the quantization, it is not used");
+    return Value();
+  }
+  /// Returns the description in ModelOpt's or Mistral's separate file; null if there is none.
+  Result<Value> description() {
+    for (const char* const name : {"hf_quant_config.json", "params.json"}) {
+      STELE_TRY_ASSIGN(const Value config, json_of(name));
+      const Value* const found = config.find("quantization");
+      if (found != nullptr && found->as_map() != nullptr) return *found;
+    }
+    return Value();
+  }
+  /// Returns the snapshot with a note for the first refused file: a server that refuses one refuses all.
+  Snapshot noted(Snapshot snapshot) const {
+    if (notes_.empty()) return snapshot;
+    auto data = derived_data(snapshot);
+    data->notes.push_back(notes_.front());
+    return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+  }
+
+ private:
+  Result<Value> read(const char* name) const {
+    constexpr std::uint64_t max_bytes = std::uint64_t{4} << 20;
+    STELE_TRY_ASSIGN(const bool exists, bundle_.contains(name));
+    if (!exists) return Value();
+    STELE_TRY_ASSIGN(const SourcePtr file, bundle_.open(name));
+    if (file->size() > max_bytes) return Value();
+    STELE_TRY_ASSIGN(const std::string text, read_text(*file, max_bytes));
+    return parse_config(text);
+  }
+
+  const Bundle& bundle_;
+  std::vector<std::string> notes_;
+};
 
 }  // namespace
 
@@ -252,16 +287,6 @@ Value own_configuration(const Snapshot& snapshot) {
   return parsed ? *std::move(parsed) : Value();
 }
 
-/// Returns the description in ModelOpt's or Mistral's separate file; null if there is none.
-Result<Value> description_beside(const Bundle& bundle) {
-  for (const char* const name : {"hf_quant_config.json", "params.json"}) {
-    STELE_TRY_ASSIGN(const Value config, json_of(bundle, name));
-    const Value* const found = config.find("quantization");
-    if (found != nullptr && found->as_map() != nullptr) return *found;
-  }
-  return Value();
-}
-
 /// Joins the parts, unless names are nested: joining makes them flat.
 Result<Snapshot> recognised(const Snapshot& snapshot, const Value& quantization, Orientation orientation) {
   if (!snapshot.flat() || !Recogniser::may_have_parts(snapshot)) return with_undecoded(snapshot, quantization);
@@ -281,21 +306,26 @@ Result<Snapshot> joined(const Snapshot& snapshot, const Source& source) {
   if (!configured && !may_have_codes(snapshot) && !Recogniser::may_have_parts(snapshot)) return snapshot;
   const auto bundle = source.bundle();
   if (bundle == nullptr || configured) return joined_if_flat(snapshot);
-  STELE_TRY_ASSIGN(const Value config, json_of(*bundle, "config.json"));
+  Beside beside(*bundle);
+  STELE_TRY_ASSIGN(const Value config, beside.json_of("config.json"));
   Value quantization;
   if (const auto path = quantization_path(config); !path.empty()) quantization = at_path(config, path);
   if (quantization.is_null()) {
-    STELE_TRY_ASSIGN(quantization, json_of(*bundle, "quantize_config.json"));
+    STELE_TRY_ASSIGN(quantization, beside.json_of("quantize_config.json"));
   }
   const bool of_hub = quantization.as_map() != nullptr;  // in the form of config.json
   if (!of_hub) {
-    STELE_TRY_ASSIGN(quantization, description_beside(*bundle));
+    STELE_TRY_ASSIGN(quantization, beside.description());
   }
-  if (quantization.as_map() == nullptr && config.as_map() == nullptr) return joined_if_flat(snapshot);
+  if (quantization.as_map() == nullptr && config.as_map() == nullptr) {
+    STELE_TRY_ASSIGN(const Snapshot alone, joined_if_flat(snapshot));
+    return beside.noted(alone);
+  }
   const std::string type = model_with_conv1d(config);
   const bool known = config.find(model_type_key) != nullptr;
-  STELE_TRY_ASSIGN(const Snapshot all,
+  STELE_TRY_ASSIGN(Snapshot all,
                    recognised(snapshot, quantization, known ? orientation_of(config) : Orientation::open));
+  all = beside.noted(all);
   if (!has_composites(all) && !has_undecoded(all)) return all;
   std::map<std::string, std::string> added;
   if (of_hub) {
