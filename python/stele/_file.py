@@ -191,7 +191,7 @@ class File(Opened, Mapping[str, Tensor]):
 
         tensors = list(self.items())
         arrays = self._arrays([t for _, t in tensors], copy=copy, writable=True, progress=progress)
-        return {name: _torch_tensors.tensor_of(array, t.dtype, name) for (name, t), array in zip(tensors, arrays)}
+        return {name: _torch_tensors.tensor_of(array, t.dtype_name, name) for (name, t), array in zip(tensors, arrays)}
 
     def to_device(
         self,
@@ -291,7 +291,7 @@ class File(Opened, Mapping[str, Tensor]):
                 rows.append(f"<tr><td colspan=4>and {len(self) - number} more</td></tr>")
                 break
             shape = " × ".join(map(str, tensor.shape)) or "1"
-            cells = (html.escape(name), html.escape(tensor.dtype), shape, f"{tensor.nbytes:,}")
+            cells = (html.escape(name), html.escape(tensor.dtype_name), shape, f"{tensor.nbytes:,}")
             rows.append("<tr><td style='text-align:left'>" + "</td><td>".join(cells) + "</td></tr>")
         return (
             f"<p><b>{html.escape(os.path.basename(self.path or '') or 'in memory')}</b> {html.escape(self.format)}, "

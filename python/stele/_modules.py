@@ -193,7 +193,7 @@ class _Reading:
         """Reads straight into a tensor where that is possible."""
 
         def work(progress: Progress | None) -> Any:
-            plain = type(target) in (_torch.Tensor, _torch.nn.Parameter) and DTYPES.get(target.dtype) == tensor.dtype
+            plain = type(target) in (_torch.Tensor, _torch.nn.Parameter) and DTYPES.get(target.dtype) == tensor.dtype_name
             direct = plain and can_be_read(target)
             if direct and target.device.type == "cpu":
                 tensor.read_into(target, progress=progress)
@@ -241,7 +241,7 @@ class _Lazy(_torch.Tensor):
 
     @staticmethod
     def of(reading: _Reading, source: Tensor) -> _Lazy:
-        empty = _torch.empty(source.shape, dtype=BY_NAME[source.dtype], device="meta")
+        empty = _torch.empty(source.shape, dtype=BY_NAME[source.dtype_name], device="meta")
         lazy: _Lazy = _torch.Tensor._make_subclass(_Lazy, empty)
         lazy._reading, lazy._source, lazy._real = reading, source, None
         return lazy
@@ -320,8 +320,8 @@ def _problems(
         if tuple(tensor.shape) != found.shape:
             problems.append(f"{name}: the file has the shape {list(found.shape)}, the module {list(tensor.shape)}")
     for name in file:
-        if name in state and file[name].dtype not in BY_NAME:
-            problems.append(f"{name}: torch has no dtype for {file[name].dtype}; use stele.transforms.dequantize")
+        if name in state and file[name].dtype_name not in BY_NAME:
+            problems.append(f"{name}: torch has no dtype for {file[name].dtype_name}; use stele.transforms.dequantize")
     if strict:
         here = {name for name in file if _extra_name(name) is None} | set(extra)
         missing = [name for name in state if name not in here and name not in lenient]
@@ -387,7 +387,7 @@ def load(
     if problems:
         raise RuntimeError(f"load_model: {type(model).__name__} and the file differ:\n  " + "\n  ".join(problems))
     others = [name for name in file if _extra_name(name) is None]
-    names = [name for name in others if file[name].dtype in BY_NAME]
+    names = [name for name in others if file[name].dtype_name in BY_NAME]
     reading = _Reading(file, progress, sum(file[name].nbytes for name in names if name in state))
     new: OrderedDict[str, Any] = OrderedDict()
     if assign:

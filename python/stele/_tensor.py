@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +46,7 @@ class Opened:
     ) -> list[np.ndarray[Any, Any]]:
         size = sum(t.nbytes for t in tensors)
         raw = self._raw([t._leaf for t in tensors], size, copy, writable, trust, progress)
-        return [_dtypes.view_as(array, t.dtype, t.shape) for array, t in zip(raw, tensors)]
+        return [_dtypes.view_as(array, t.dtype_name, t.shape) for array, t in zip(raw, tensors)]
 
     def _raw(
         self, leaves: list[int], size: int, copy: bool, writable: bool, trust: bool, progress: Progress | None
@@ -71,36 +70,23 @@ class Opened:
             interruptible_read(size, functools.partial(devices.read_into, self._model, group), progress)
 
 
-class Tensor:
+class Tensor(_dtypes.Described):
     """A tensor of an opened file. Its elements are read when they are asked for.
 
     Attributes:
         name: the name in the file.
-        dtype: the library's name of the dtype: ``"f32"``, ``"bf16"``, ``"i4"``, ``"q4_K"``, ...
+        dtype_name: the library's name of the dtype: ``"f32"``, ``"bf16"``, ``"i4"``, ``"q4_K"``, ...
         shape: the extents, outermost first.
         nbytes: the number of bytes in the file, uncompressed.
     """
 
-    __slots__ = ("_file", "_leaf", "dtype", "name", "nbytes", "shape")
+    __slots__ = ("_file", "_leaf", "name")
 
     def __init__(self, file: Opened, name: str, leaf: int) -> None:
         self._file = file
         self._leaf = leaf
         self.name = name
-        self.dtype: str
-        self.shape: tuple[int, ...]
-        self.nbytes: int
-        self.dtype, self.shape, self.nbytes = file._model.info(leaf)
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
+        super().__init__(*file._model.info(leaf))
 
     @property
     def annotations(self) -> dict[str, Any]:
@@ -135,7 +121,7 @@ class Tensor:
         """Returns the elements as a torch tensor on the CPU: a view of a private mapping of the file, or read."""
         from . import _torch_tensors
 
-        return _torch_tensors.tensor_of(self.numpy(copy=copy, writable=True), self.dtype, self.name)
+        return _torch_tensors.tensor_of(self.numpy(copy=copy, writable=True), self.dtype_name, self.name)
 
     def read_into(self, out: Any, *, progress: Progress | None = None) -> None:
         """Reads the elements into an array, a torch tensor or a buffer of this shape, also in the memory of a device.
@@ -156,9 +142,9 @@ class Tensor:
         raw = array.ndim == 1 and array.dtype == np.uint8 and array.nbytes == self.nbytes and array.flags.c_contiguous
         if array.shape != self.shape and not raw:
             raise ValueError(f"read_into: {self.name} has the shape {self.shape}, the array {array.shape}")
-        if raw and self.dtype in _dtypes.NUMPY and array is out and array.shape == self.shape:
+        if raw and self.dtype_name in _dtypes.NUMPY and array is out and array.shape == self.shape:
             raw = False  # numbers, not bytes
-        same = raw or (array.dtype.name == _numpy_name(self.dtype) and array.dtype.isnative)
+        same = raw or (array.dtype.name == _numpy_name(self.dtype_name) and array.dtype.isnative)
         if same and array.flags.c_contiguous:
             reader, memory = self._file._reader, array.reshape(-1).view(np.uint8)
             interruptible_read(self.nbytes, functools.partial(reader.read_into, self._leaf, memory), progress)
@@ -178,16 +164,16 @@ class Tensor:
 
         Errors: IndexError; TypeError for blocks, strings, and without ml_dtypes for packed elements.
         """
-        if self.dtype not in _WHOLE:
+        if self.dtype_name not in _WHOLE:
             array = self.numpy()
             if array.shape != self.shape:
-                raise TypeError(f"{self.name}: NumPy cannot index elements of {self.dtype}; numpy() returns the bytes")
+                raise TypeError(f"{self.name}: NumPy cannot index elements of {self.dtype_name}; numpy() returns the bytes")
             return array[index]
         if self._file._reader.viewable(self._leaf, True) or not _is_basic(index):
             return self._file._arrays([self], trust=True)[0][index]
         start, length, after = box(index, self.shape)
         part = self._file._reader.region(self._leaf, start, length)
-        return _dtypes.view_as(part, self.dtype, part.shape)[after]
+        return _dtypes.view_as(part, self.dtype_name, part.shape)[after]
 
     def __len__(self) -> int:
         if not self.shape:
@@ -203,7 +189,7 @@ class Tensor:
         return array.copy() if copy else array
 
     def __dlpack__(self, **options: Any) -> Any:
-        if self.dtype in _dtypes.NUMPY:
+        if self.dtype_name in _dtypes.NUMPY:
             return self.numpy(writable=True).__dlpack__(**options)
         return self.torch().__dlpack__(**{k: v for k, v in options.items() if v is not None})
 
@@ -211,13 +197,13 @@ class Tensor:
         return (1, 0)
 
     def __buffer__(self, flags: int) -> memoryview:
-        if self.dtype not in _dtypes.NUMPY:  # NumPy would take bytes for numbers
-            raise BufferError(f"{self.name}: a buffer cannot have elements of {self.dtype}; use numpy()")
+        if self.dtype_name not in _dtypes.NUMPY:  # NumPy would take bytes for numbers
+            raise BufferError(f"{self.name}: a buffer cannot have elements of {self.dtype_name}; use numpy()")
         view: memoryview = self.numpy().data
         return view
 
     def __repr__(self) -> str:
-        return f"<stele.Tensor {self.name!r}: {self.dtype} {list(self.shape)}>"
+        return f"<stele.Tensor {self.name!r}: {self.dtype_name} {list(self.shape)}>"
 
 
 # Dtypes whose elements are whole bytes.
@@ -245,8 +231,8 @@ def check_memory(tensor: Tensor, memory: Memory) -> None:
         return  # bytes
     if memory.shape != tensor.shape:
         raise ValueError(f"read_into: {tensor.name} has the shape {tensor.shape}, the memory {memory.shape}")
-    if memory.dtype != tensor.dtype:
-        raise TypeError(f"read_into: {tensor.name} has the dtype {tensor.dtype}, the memory of the device {memory.dtype}")
+    if memory.dtype != tensor.dtype_name:
+        raise TypeError(f"read_into: {tensor.name} has the dtype {tensor.dtype_name}, the memory of the device {memory.dtype}")
 
 
 def _is_basic(index: Any) -> bool:

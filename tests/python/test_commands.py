@@ -129,14 +129,14 @@ def test_options_of_convert(a: Path) -> None:
         a, Path("b.stele"), precision="f16", only=["enc.*"], rename={r"^(\w+)\.": r"\1_x."}, compress=True
     )
     with stele.open("b.stele") as file:
-        assert {name: tensor.dtype for name, tensor in file.items()} == {"enc_x.w": "f16", "enc_x.b": "f16"}
+        assert {name: tensor.dtype_name for name, tensor in file.items()} == {"enc_x.w": "f16", "enc_x.b": "f16"}
     assert report.count("lost") == 0
     stele.convert(a, "c.stele", except_="enc.*", transpose="dec.w")
     with stele.open("c.stele") as file:
         assert list(file) == ["dec.w"] and file["dec.w"].shape == (32, 2)
     report = stele.convert(a, "d.stele", quantize=8)
     assert report.count("quantized") == 3
-    assert {tensor.dtype for tensor in stele.open("d.stele").values()} <= {"i8", "u8"}
+    assert {tensor.dtype_name for tensor in stele.open("d.stele").values()} <= {"i8", "u8"}
     stele.convert(a, "e", to="stele")
     assert os.path.exists("e.stele")
     assert stele.convert(a, "f.stele", dry_run=True).count("lost") == 0 and not os.path.exists("f.stele")

@@ -64,7 +64,7 @@ def test_a_missing_name_among_many_costs_little() -> None:
 def test_attributes_of_tensors(path: Path) -> None:
     file = stele.open(path)
     tensor = file["b"]
-    assert (tensor.name, tensor.dtype, tensor.shape, tensor.nbytes) == ("b", "bf16", (2, 3), 12)
+    assert (tensor.name, tensor.dtype_name, tensor.shape, tensor.nbytes) == ("b", "bf16", (2, 3), 12)
     assert (tensor.ndim, tensor.size, len(tensor), tensor.annotations) == (2, 6, 2, {})
     assert repr(tensor) == "<stele.Tensor 'b': bf16 [2, 3]>"
     assert file.nbytes == sum(array.nbytes for array in DATA.values())
@@ -196,7 +196,7 @@ def test_a_file_is_pickled_by_its_path(path: Path, tmp_path: Path, monkeypatch: 
     for other in (pickle.loads(pickle.dumps(file)), copy.copy(file), copy.deepcopy(file)):
         assert other is not file and list(other) == list(file) and equal_bits(other["a"].numpy(), DATA["a"])
     tensor = pickle.loads(pickle.dumps(file["b"]))
-    assert (tensor.name, tensor.dtype, tensor.shape) == ("b", "bf16", (2, 3)) and equal_bits(tensor.numpy(), DATA["b"])
+    assert (tensor.name, tensor.dtype_name, tensor.shape) == ("b", "bf16", (2, 3)) and equal_bits(tensor.numpy(), DATA["b"])
     part = pickle.loads(pickle.dumps(stele.open(path, limit="1G")))
     assert list(part) == list(file)
 
@@ -265,9 +265,9 @@ def test_files_of_other_programs_are_opened(name: str, tensor: str | None, dtype
         pytest.skip(f"{path} is missing")
     file = stele.open(path)
     first = file[tensor or next(iter(file))]
-    assert (first.dtype, first.shape) == (dtype, shape)
+    assert (first.dtype_name, first.shape) == (dtype, shape)
     arrays = file.numpy()
-    assert all(arrays[n].shape == t.shape and arrays[n].dtype == numpy_dtype(t.dtype) for n, t in file.items())
+    assert all(arrays[n].shape == t.shape and arrays[n].dtype == numpy_dtype(t.dtype_name) == t.dtype for n, t in file.items())
 
 
 def test_a_path_named_like_an_option_or_standard_input_is_a_path(inside: Path) -> None:
@@ -291,7 +291,7 @@ def test_quantized_weights_are_one_tensor_or_their_parts() -> None:
     name = "model.layers.0.self_attn.k_proj"
     with stele.open(folder) as file:
         weight = file[f"{name}.weight"]
-        assert (weight.dtype, weight.shape, file.notes) == ("f32", (32, 64), [])
+        assert (weight.dtype_name, weight.shape, file.notes) == ("f32", (32, 64), [])
         composite = weight.composite
         assert composite is not None and (composite["scheme"], composite["bits"], composite["group"]) == ("gptq", 4, 64)
         assert composite["parts"][0] == f"{name}.qweight"

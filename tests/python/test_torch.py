@@ -68,7 +68,7 @@ def make(dtype: str) -> Any:
 def test_tensors_of_every_dtype_in_every_memory_order_come_back(dtype: str) -> None:
     tensors = {name: kind(make(dtype)) for name, kind in KINDS.items()}
     file = stele.open(stele.save(tensors, format="stele"))
-    assert all(tensor.dtype == dtype for tensor in file.values())
+    assert all(tensor.dtype_name == dtype for tensor in file.values())
     for found in (file.torch(), {name: tensor.torch() for name, tensor in file.items()}, file.torch(copy=True)):
         assert {name: bits(tensor) for name, tensor in found.items()} == {name: bits(t) for name, t in tensors.items()}
 
@@ -108,7 +108,7 @@ def test_the_numbers_of_bf16_and_f8_are_those_of_torch() -> None:
 def test_a_dtype_that_torch_lacks_is_a_type_error_with_the_name() -> None:
     file = stele.open(stele.save({"i": sample("i4"), "f": sample("f6_e2m3")}, format="stele"))
     for name in file:
-        with pytest.raises(TypeError, match=file[name].dtype):
+        with pytest.raises(TypeError, match=file[name].dtype_name):
             file[name].torch()
     with pytest.raises(TypeError, match=r"\bi\b"):
         file.torch()
@@ -413,7 +413,7 @@ def test_values_beside_tensors_and_scalars_of_torch() -> None:
         stele.save({"a": torch.tensor(3), "b": torch.tensor(1.5), "n": 4, "l": [torch.ones(1), 2]}, format="stele")
     )
     assert dict(file.values) == {"n": 4, "l.1": 2}
-    assert file["a"].dtype == "i64" and file["a"].shape == () and file["a"].torch().item() == 3
+    assert file["a"].dtype_name == "i64" and file["a"].shape == () and file["a"].torch().item() == 3
 
 
 def test_ml_dtypes_arrays_become_torch_tensors() -> None:

@@ -78,29 +78,29 @@ class Reader:
         found = [self.file[name] for name in self.names()]
         if self._framework != "pytorch":
             return {t.name: self._converted(array) for t, array in zip(found, self._read(found))}
-        whole = [t for t in found if t.dtype not in PACKED]
+        whole = [t for t in found if t.dtype_name not in PACKED]
         arrays = dict(zip((t.name for t in whole), self._read(whole)))
         return {t.name: self._torch(arrays[t.name], t) if t.name in arrays else self._on_cpu(t) for t in found}
 
     def part(self, name: str, index: Any) -> Any:
         """Returns a part of a tensor, of which only that part is read."""
         found = self.find(name)
-        if self._framework == "pytorch" and (not self._own or found.dtype in PACKED):
+        if self._framework == "pytorch" and (not self._own or found.dtype_name in PACKED):
             return self._to_device(self._on_cpu(found)[index])
         index = checked(index, found.shape, lambda text, code: self.failed(text, code, name))
         reader = self.file._reader
         with translated("Error while reading"):
-            if found.dtype in PACKED:
+            if found.dtype_name in PACKED:
                 array = found.numpy()
                 if array.shape != found.shape:
-                    raise self.failed(f"{name}: parts of {CODES[found.dtype]} need ml_dtypes", "unsupported", name)
+                    raise self.failed(f"{name}: parts of {CODES[found.dtype_name]} need ml_dtypes", "unsupported", name)
                 array = array[index + (...,)]
             elif not self._own and reader.viewable(found._leaf, True):
                 array = found.numpy()[index + (...,)]
             else:
                 start, length, after = box(index, found.shape)
                 part = reader.region(found._leaf, start, length)
-                array = _dtypes.view_as(part, found.dtype, part.shape)[after + (...,)]
+                array = _dtypes.view_as(part, found.dtype_name, part.shape)[after + (...,)]
         if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
             array = array.copy()
         if self._framework == "pytorch":
@@ -122,7 +122,7 @@ class Reader:
     def raw(self) -> Iterator[tuple[str, str, tuple[int, ...], bytearray]]:
         """Returns names, dtypes, shapes and bytes of all tensors."""
         for found in map(self.file.__getitem__, self.names()):
-            yield found.name, CODES[found.dtype], found.shape, bytearray(self._bytes(found))
+            yield found.name, CODES[found.dtype_name], found.shape, bytearray(self._bytes(found))
 
     def _bytes(self, found: Tensor) -> Array:
         """Returns the bytes of a tensor: a view, or read."""
@@ -153,12 +153,12 @@ class Reader:
 
     def _on_cpu(self, found: Tensor) -> Any:
         """Returns a torch tensor: a view of the mapping, or read."""
-        packed = found.dtype in PACKED
+        packed = found.dtype_name in PACKED
         array = None if self._own else self._mapped().get(found._leaf)
         if array is None:
             array = self._bytes(found).copy() if packed else self._read([found])[0]
         elif not packed:
-            array = _dtypes.view_as(array, found.dtype, found.shape)
+            array = _dtypes.view_as(array, found.dtype_name, found.shape)
         return self._torch(array, found)
 
     def _torch(self, array: Array, found: Tensor) -> Any:
@@ -168,9 +168,9 @@ class Reader:
         from .. import _torch_tensors
 
         known, shape = self._torch_type(found)
-        if found.dtype in PACKED:
+        if found.dtype_name in PACKED:
             return torch.from_numpy(array.reshape(-1)).view(known).reshape(shape)
-        return _torch_tensors.tensor_of(array, found.dtype)
+        return _torch_tensors.tensor_of(array, found.dtype_name)
 
     def _torch_type(self, found: Tensor) -> tuple[Any, tuple[int, ...]]:
         """Returns dtype and shape in torch, whose elements of F4 are pairs. Errors: SafetensorError."""
@@ -178,10 +178,10 @@ class Reader:
 
         from .. import _torch_tensors
 
-        name, packed = found.name, found.dtype == "f4_e2m1"
-        known = getattr(torch, "float4_e2m1fn_x2", None) if packed else _torch_tensors.BY_NAME.get(found.dtype)
+        name, packed = found.name, found.dtype_name == "f4_e2m1"
+        known = getattr(torch, "float4_e2m1fn_x2", None) if packed else _torch_tensors.BY_NAME.get(found.dtype_name)
         if known is None:
-            code = CODES[found.dtype]
+            code = CODES[found.dtype_name]
             raise self.failed(f"Dtype not understood: {code}: torch has none for {name}", "unsupported", name)
         if not packed:
             return known, found.shape
