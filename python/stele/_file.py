@@ -190,8 +190,8 @@ class File(Opened, Mapping[str, Tensor]):
         from . import _torch_tensors
 
         tensors = list(self.items())
-        arrays = self._arrays([t for _, t in tensors], copy=copy, writable=True, progress=progress)
-        return {name: _torch_tensors.tensor_of(array, t.dtype_name, name) for (name, t), array in zip(tensors, arrays)}
+        raw = self._raw([t._leaf for _, t in tensors], self.nbytes, copy, True, False, progress)
+        return {name: _torch_tensors.tensor_of_file(array, t) for (name, t), array in zip(tensors, raw)}
 
     def to_device(
         self,

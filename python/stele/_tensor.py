@@ -121,7 +121,8 @@ class Tensor(_dtypes.Described):
         """Returns the elements as a torch tensor on the CPU: a view of a private mapping of the file, or read."""
         from . import _torch_tensors
 
-        return _torch_tensors.tensor_of(self.numpy(copy=copy, writable=True), self.dtype_name, self.name)
+        raw = self._file._raw([self._leaf], self.nbytes, copy, True, False, None)
+        return _torch_tensors.tensor_of_file(raw[0], self)
 
     def read_into(self, out: Any, *, progress: Progress | None = None) -> None:
         """Reads the elements into an array, a torch tensor or a buffer of this shape, also in the memory of a device.
@@ -138,13 +139,15 @@ class Tensor(_dtypes.Described):
         if devices.is_on_device(out):
             self._file._read_to_devices([(self, devices.memory_of(out, self.name, writable=True))], progress)
             return
-        array = _array_to_fill(out)
-        raw = array.ndim == 1 and array.dtype == np.uint8 and array.nbytes == self.nbytes and array.flags.c_contiguous
-        if array.shape != self.shape and not raw:
-            raise ValueError(f"read_into: {self.name} has the shape {self.shape}, the array {array.shape}")
+        array, shape, pairs = _array_to_fill(out)
+        raw = not pairs and shape == (self.nbytes,) and array.dtype == np.uint8 and array.flags.c_contiguous
+        if shape != self.shape and not raw:
+            raise ValueError(f"read_into: {self.name} has the shape {self.shape}, the array {shape}")
+        if pairs and self.dtype_name != "f4_e2m1":
+            raise TypeError(f"read_into: {self.name} has the dtype {self.dtype_name}, the memory f4_e2m1")
         if raw and self.dtype_name in _dtypes.NUMPY and array is out and array.shape == self.shape:
             raw = False  # numbers, not bytes
-        same = raw or (array.dtype.name == _numpy_name(self.dtype_name) and array.dtype.isnative)
+        same = raw or pairs or (array.dtype.name == _numpy_name(self.dtype_name) and array.dtype.isnative)
         if same and array.flags.c_contiguous:
             reader, memory = self._file._reader, array.reshape(-1).view(np.uint8)
             interruptible_read(self.nbytes, functools.partial(reader.read_into, self._leaf, memory), progress)
@@ -214,16 +217,17 @@ def _numpy_name(dtype: str) -> str:
     return _dtypes.NUMPY.get(dtype) or _dtypes.ML_DTYPES.get(dtype, "")
 
 
-def _array_to_fill(out: Any) -> np.ndarray[Any, Any]:
-    """Returns a writable array of the memory of `out`."""
+def _array_to_fill(out: Any) -> tuple[np.ndarray[Any, Any], tuple[int, ...], bool]:
+    """Returns a writable array of the memory of `out`, the shape of its elements, and True if they are pairs of float4,
+    of which the array has the bytes."""
     if _dtypes.is_torch(out):
         from . import _torch_tensors
 
-        return _torch_tensors.array_of(out)
+        return _torch_tensors.array_of(out), _torch_tensors.shape_of(out, "read_into"), out.dtype == _torch_tensors.FLOAT4
     array = out if isinstance(out, np.ndarray) else np.asarray(memoryview(out))
     if not array.flags.writeable:
         raise ValueError("read_into: the memory is read-only")
-    return array
+    return array, array.shape, False
 
 
 def check_memory(tensor: Tensor, memory: Memory) -> None:

@@ -174,21 +174,16 @@ class Reader:
 
     def _torch_type(self, found: Tensor) -> tuple[Any, tuple[int, ...]]:
         """Returns dtype and shape in torch, whose elements of F4 are pairs. Errors: SafetensorError."""
-        import torch
-
         from .. import _torch_tensors
 
-        name, packed = found.name, found.dtype_name == "f4_e2m1"
-        known = getattr(torch, "float4_e2m1fn_x2", None) if packed else _torch_tensors.BY_NAME.get(found.dtype_name)
-        if known is None:
-            code = CODES[found.dtype_name]
-            raise self.failed(f"Dtype not understood: {code}: torch has none for {name}", "unsupported", name)
-        if not packed:
-            return known, found.shape
-        if not found.shape or found.shape[-1] % 2:
+        name, code = found.name, CODES[found.dtype_name]
+        known = _torch_tensors.type_of(found.dtype_name, found.shape)
+        if known is None and found.dtype_name == "f4_e2m1" and _torch_tensors.FLOAT4 is not None:
             text = f"{name}: torch has only pairs of F4 elements; the shape is {list(found.shape)}"
             raise self.failed(text, "unsupported", name)
-        return known, (*found.shape[:-1], found.shape[-1] // 2)
+        if known is None:
+            raise self.failed(f"Dtype not understood: {code}: torch has none for {name}", "unsupported", name)
+        return known
 
     def _is_cuda(self) -> bool:
         """Returns true if the device is a GPU of CUDA, to which pinned memory is copied fastest."""
