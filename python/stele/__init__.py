@@ -42,8 +42,10 @@ from ._errors import (
     MemoryLimitError,
     NotFoundError,
     OperatingSystemError,
+    PermissionDeniedError,
     Report,
     Row,
+    TimedOutError,
 )
 from ._file import Checkpoint, File, open  # noqa: A004
 from ._save import save
@@ -64,9 +66,11 @@ __all__ = [
     "MemoryLimitError",
     "NotFoundError",
     "OperatingSystemError",
+    "PermissionDeniedError",
     "Report",
     "Row",
     "Tensor",
+    "TimedOutError",
     "Verification",
     "__version__",
     "apply",

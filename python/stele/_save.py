@@ -217,8 +217,8 @@ class _Gathering:
         self.rows.append(row)
 
     def _leaf(self, name: str, tensor: Tensor) -> None:
-        model = tensor._file._model
-        self.kept.append(tensor._file)
+        model = tensor._opened.model
+        self.kept.append(tensor._opened)
         first = self._leaves.setdefault((id(model), tensor._leaf), len(self.rows))
         self._row(name, (name, model, tensor._leaf) if first == len(self.rows) else (name, first))
 
@@ -260,7 +260,9 @@ def _described(name: str, entry: Any) -> tuple[Any, ...]:
     if plain is not None and type(array) is np.ndarray and array.flags.c_contiguous:
         return (name, plain, array.shape, array, array.__array_interface__["data"][0], None, False)
     if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(f"{name}: no format has masks; use .filled()")
+        if np.ma.is_masked(array):
+            raise TypeError(f"{name}: no format has masks; use .filled()")
+        array = array.data
     dtype = _dtypes.NAMES.get(array.dtype.name)
     field = array.dtype.names
     if dtype is None and field is not None and len(field) == 1 and field[0] in _dtypes.ML_DTYPES:

@@ -17,25 +17,48 @@ if TYPE_CHECKING:
 
 
 class Opened:
-    """The model of an opened file, and the reads of its tensors."""
+    """The model of an opened file, and the reads of its tensors. A File and its Tensors share it: as references between
+    themselves, they would keep the file open until the garbage collector runs.
 
-    def __init__(self, model: Any) -> None:
-        self._state: Any = model
-        self._reader_: Any = None
+    Attributes:
+        keep: what must live as long as the model.
+        place: the absolute path, the options and the identity of a file that was opened by its path, or None.
+    """
+
+    def __init__(self, model: Any, keep: Any = None) -> None:
+        self._model: Any = model
+        self._reader: Any = None
+        self.keep = keep
+        self.place: tuple[str, dict[str, Any], Any] | None = None
 
     @property
-    def _model(self) -> Any:
-        if self._state is None:
+    def closed(self) -> bool:
+        return self._model is None
+
+    @property
+    def model(self) -> Any:
+        if self._model is None:
             raise ValueError("the file is closed")
-        return self._state
+        return self._model
 
     @property
-    def _reader(self) -> Any:
-        if self._reader_ is None:
-            self._reader_ = _stele.Reader(self._model)
-        return self._reader_
+    def reader(self) -> Any:
+        if self._reader is None:
+            self._reader = _stele.Reader(self.model)
+        return self._reader
 
-    def _arrays(
+    def close(self) -> None:
+        self._model = self._reader = self.keep = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from ._file import _reopen
+
+        self.model  # raises if closed
+        if self.place is None:
+            raise TypeError("only a file that was opened by its path can be pickled")
+        return (_reopen, self.place)
+
+    def arrays(
         self,
         tensors: list[Tensor],
         *,
@@ -45,21 +68,21 @@ class Opened:
         progress: Progress | None = None,
     ) -> list[np.ndarray[Any, Any]]:
         size = sum(t.nbytes for t in tensors)
-        raw = self._raw([t._leaf for t in tensors], size, copy, writable, trust, progress)
+        raw = self.raw([t._leaf for t in tensors], size, copy, writable, trust, progress)
         return [_dtypes.view_as(array, t.dtype_name, t.shape) for array, t in zip(raw, tensors)]
 
-    def _raw(
+    def raw(
         self, leaves: list[int], size: int, copy: bool, writable: bool, trust: bool, progress: Progress | None
     ) -> list[np.ndarray[Any, Any]]:
         """Returns arrays of leaves of `size` bytes together, before view_as()."""
-        reader = self._reader
+        reader = self.reader
         views = not copy and len(leaves) <= 64 and all(reader.viewable(leaf, trust) for leaf in leaves)
         arrays: list[np.ndarray[Any, Any]] = interruptible_read(
             0 if views else size, lambda told: reader.arrays(leaves, copy, writable, trust, told), progress
         )
         return arrays
 
-    def _read_to_devices(self, rows: list[tuple[Tensor, Memory]], progress: Progress | None) -> None:
+    def read_to_devices(self, rows: list[tuple[Tensor, Memory]], progress: Progress | None) -> None:
         for tensor, memory in rows:
             check_memory(tensor, memory)
         size = sum(tensor.nbytes for tensor, _ in rows)
@@ -67,7 +90,7 @@ class Opened:
         for tensor, memory in rows:
             by_driver.setdefault(id(memory.driver), []).append((tensor._leaf, memory))
         for group in by_driver.values():
-            interruptible_read(size, functools.partial(devices.read_into, self._model, group), progress)
+            interruptible_read(size, functools.partial(devices.read_into, self.model, group), progress)
 
 
 class Tensor(_dtypes.Described):
@@ -80,25 +103,25 @@ class Tensor(_dtypes.Described):
         nbytes: the number of bytes in the file, uncompressed.
     """
 
-    __slots__ = ("_file", "_leaf", "name")
+    __slots__ = ("_leaf", "_opened", "name")
 
-    def __init__(self, file: Opened, name: str, leaf: int) -> None:
-        self._file = file
+    def __init__(self, opened: Opened, name: str, leaf: int) -> None:
+        self._opened = opened
         self._leaf = leaf
         self.name = name
-        super().__init__(*file._model.info(leaf))
+        super().__init__(*opened.model.info(leaf))
 
     @property
     def annotations(self) -> dict[str, Any]:
         """What the file says of this tensor besides dtype and shape: the quantization, for example."""
-        annotations: dict[str, Any] = self._file._model.annotations(self._leaf)
+        annotations: dict[str, Any] = self._opened.model.annotations(self._leaf)
         return annotations
 
     @property
     def composite(self) -> dict[str, Any] | None:
         """The scheme, bits, group, bytes and parts of a weight that the file stores as several tensors, as quantized
         checkpoints do; its elements are then f32. None for other tensors."""
-        composite: dict[str, Any] | None = self._file._model.composite(self._leaf)
+        composite: dict[str, Any] | None = self._opened.model.composite(self._leaf)
         return composite
 
     def numpy(self, *, copy: bool = False, writable: bool = False) -> np.ndarray[Any, Any]:
@@ -115,13 +138,13 @@ class Tensor(_dtypes.Described):
 
         Errors: ``stele.FormatError`` with the code ``checksum`` if the file has a checksum that does not match; I/O.
         """
-        return self._file._arrays([self], copy=copy, writable=writable)[0]
+        return self._opened.arrays([self], copy=copy, writable=writable)[0]
 
     def torch(self, *, copy: bool = False) -> torch.Tensor:
         """Returns the elements as a torch tensor on the CPU: a view of a private mapping of the file, or read."""
         from . import _torch_tensors
 
-        raw = self._file._raw([self._leaf], self.nbytes, copy, True, False, None)
+        raw = self._opened.raw([self._leaf], self.nbytes, copy, True, False, None)
         return _torch_tensors.tensor_of_file(raw[0], self)
 
     def read_into(self, out: Any, *, progress: Progress | None = None) -> None:
@@ -137,9 +160,11 @@ class Tensor(_dtypes.Described):
         Errors: ValueError if `out` has another shape or is read-only; TypeError if its dtype cannot hold the elements.
         """
         if devices.is_on_device(out):
-            self._file._read_to_devices([(self, devices.memory_of(out, self.name, writable=True))], progress)
+            self._opened.read_to_devices([(self, devices.memory_of(out, self.name, writable=True))], progress)
             return
         array, shape, pairs = _array_to_fill(out)
+        if array.size and any(stride == 0 and extent > 1 for stride, extent in zip(array.strides, array.shape)):
+            raise ValueError(f"read_into: elements of the memory for {self.name} share addresses")
         raw = not pairs and shape == (self.nbytes,) and array.dtype == np.uint8 and array.flags.c_contiguous
         if shape != self.shape and not raw:
             raise ValueError(f"read_into: {self.name} has the shape {self.shape}, the array {shape}")
@@ -149,14 +174,14 @@ class Tensor(_dtypes.Described):
             raw = False  # numbers, not bytes
         same = raw or pairs or (array.dtype.name == _numpy_name(self.dtype_name) and array.dtype.isnative)
         if same and array.flags.c_contiguous:
-            reader, memory = self._file._reader, array.reshape(-1).view(np.uint8)
+            reader, memory = self._opened.reader, array.reshape(-1).view(np.uint8)
             interruptible_read(self.nbytes, functools.partial(reader.read_into, self._leaf, memory), progress)
             return
         np.copyto(array, self.numpy(), casting="same_kind")
 
     def stats(self) -> dict[str, Any] | None:
         """Returns count, min, max, mean, std, norm, zeros, nan and inf; None for a dtype without numbers."""
-        stats: dict[str, Any] | None = self._file._model.stats(self._leaf)
+        stats: dict[str, Any] | None = self._opened.model.stats(self._leaf)
         return stats
 
     def __getitem__(self, index: Any) -> Any:
@@ -172,10 +197,10 @@ class Tensor(_dtypes.Described):
             if array.shape != self.shape:
                 raise TypeError(f"{self.name}: NumPy cannot index elements of {self.dtype_name}; numpy() returns the bytes")
             return array[index]
-        if self._file._reader.viewable(self._leaf, True) or not _is_basic(index):
-            return self._file._arrays([self], trust=True)[0][index]
+        if self._opened.reader.viewable(self._leaf, True) or not _is_basic(index):
+            return self._opened.arrays([self], trust=True)[0][index]
         start, length, after = box(index, self.shape)
-        part = self._file._reader.region(self._leaf, start, length)
+        part = self._opened.reader.region(self._leaf, start, length)
         return _dtypes.view_as(part, self.dtype_name, part.shape)[after]
 
     def __len__(self) -> int:
@@ -227,6 +252,8 @@ def _array_to_fill(out: Any) -> tuple[np.ndarray[Any, Any], tuple[int, ...], boo
     array = out if isinstance(out, np.ndarray) else np.asarray(memoryview(out))
     if not array.flags.writeable:
         raise ValueError("read_into: the memory is read-only")
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("read_into: a masked array keeps its mask; pass its .data")
     return array, array.shape, False
 
 

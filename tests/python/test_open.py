@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import pickle
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator, Mapping, ValuesView
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import DATA, FORMATS, SHARED, TEST_DATA, equal_bits, numpy_dtype
+from conftest import DATA, FORMATS, SHARED, TEST_DATA, WAYS, equal_bits, numpy_dtype, opened
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +55,44 @@ def test_an_unknown_name_is_a_key_error_with_a_hint(path: Path) -> None:
     assert isinstance(error.value, stele.KeyNotFoundError)
     assert (error.value.code, error.value.path, error.value.file) == ("not_found", "aa", str(path))
     assert error.value.hint == "did you mean a?"
+
+
+def test_the_hint_of_a_missing_name_is_made_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    import difflib
+
+    calls = []
+    real = difflib.get_close_matches
+    monkeypatch.setattr(difflib, "get_close_matches", lambda *a, **k: calls.append(1) or real(*a, **k))
+    file = stele.open(stele.save({f"layers.{i}.w": np.zeros(1) for i in range(3000)}, format="stele"))
+    errors = []
+    for _ in range(100):
+        with pytest.raises(KeyError) as error:
+            file["layers.1.W"]
+        errors.append(error.value)
+    assert calls == []
+    assert str(errors[0]) == "not_found: layers.1.W: the file has no tensor of this name; did you mean layers.1.w?"
+    assert str(errors[0]).count("did you mean") == 1 == len(calls)
+    for other in (pickle.loads(pickle.dumps(errors[1])), copy.copy(errors[2]), errors[3]):
+        assert other.hint == "did you mean layers.1.w?" and str(other) == str(errors[0])
+    assert len(pickle.dumps(errors[1])) < 1000
+    assert file.close() is None and errors[4].hint == "did you mean layers.1.w?"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_files_close_without_the_garbage_collector(way: str, tmp_path: Path) -> None:
+    file = opened(way, DATA, tmp_path)
+    tensor, array = file["a"], file["a"].numpy()
+    dict(file.items())
+    model = weakref.ref(file._model)
+    gc.collect()
+    gc.disable()
+    try:
+        del file
+        assert model() is not None and equal_bits(tensor.numpy(), DATA["a"])  # a tensor keeps what it reads
+        del tensor, array
+        assert model() is None
+    finally:
+        gc.enable()
 
 
 def test_a_missing_name_among_many_costs_little() -> None:
@@ -197,6 +237,10 @@ def test_a_file_is_pickled_by_its_path(path: Path, tmp_path: Path, monkeypatch: 
         assert other is not file and list(other) == list(file) and equal_bits(other["a"].numpy(), DATA["a"])
     tensor = pickle.loads(pickle.dumps(file["b"]))
     assert (tensor.name, tensor.dtype_name, tensor.shape) == ("b", "bf16", (2, 3)) and equal_bits(tensor.numpy(), DATA["b"])
+    both = pickle.loads(pickle.dumps((file["b"], file)))
+    both[1].close()
+    with pytest.raises(ValueError, match="closed"):
+        both[0].numpy()
     part = pickle.loads(pickle.dumps(stele.open(path, limit="1G")))
     assert list(part) == list(file)
 

@@ -615,6 +615,17 @@ def test_a_byte_of_a_bool_that_is_not_0_is_true(tmp_path: Path) -> None:
         assert list(stele.open(tmp_path / "a.stele")["a"].numpy()) == [bool(b) for b in array]
 
 
+def test_a_mask_is_never_lost(tmp_path: Path) -> None:
+    array = np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[False, True], [False, False]])
+    for masked in (array, array.T, array[:, ::-1], array[0]):
+        with pytest.raises(TypeError, match=r"^a: no format has masks; use \.filled\(\)$"):
+            stele.save({"a": masked}, format="stele")
+    for whole in (array[1], array.filled(), np.ma.array([1.0, 2.0]), np.ma.array([1], mask=[False])):
+        assert equal_bits(stele.open(stele.save({"a": whole}, format="stele"))["a"].numpy(), np.asarray(whole))
+    with pytest.raises(TypeError, match="mask"):
+        stele.open(stele.save({"a": np.ones((2, 2))}, format="stele"))["a"].read_into(array)
+
+
 EMPTY = {"a": np.ones(1, np.float32), "b": {}, "c": {"d": [], "e": ()}}
 
 

@@ -88,7 +88,7 @@ class Reader:
         if self._framework == "pytorch" and (not self._own or found.dtype_name in PACKED):
             return self._to_device(self._on_cpu(found)[index])
         index = checked(index, found.shape, lambda text, code: self.failed(text, code, name))
-        reader = self.file._reader
+        reader = self.file._opened.reader
         with translated("Error while reading"):
             if found.dtype_name in PACKED:
                 array = found.numpy()
@@ -127,14 +127,14 @@ class Reader:
     def _bytes(self, found: Tensor) -> Array:
         """Returns the bytes of a tensor: a view, or read."""
         with translated("Error while reading"):
-            array: Array = self.file._reader.arrays([found._leaf], False, False, False, None)[0]
+            array: Array = self.file._opened.reader.arrays([found._leaf], False, False, False, None)[0]
         return array.reshape(-1).view(np.uint8)
 
     def _read(self, found: list[Tensor]) -> list[Array]:
         """Returns arrays that can be changed; views that cannot, where the framework copies them."""
         view = not self._own and self._framework in ("flax", "mlx", "paddle")
         with translated("Error while reading"):
-            return self.file._arrays(found, copy=not view, writable=not view)
+            return self.file._opened.arrays(found, copy=not view, writable=not view)
 
     def _mapped(self) -> dict[int, Array]:
         """Returns the elements of all aligned tensors, as views of one private mapping, by their numbers in the file.
@@ -143,7 +143,7 @@ class Reader:
         """
         with self._lock:
             if self._views is None:
-                reader = self.file._reader
+                reader = self.file._opened.reader
                 leaves = [leaf for leaf in dict.fromkeys(self.file._index().values()) if reader.viewable(leaf, True)]
                 with translated("Error while reading"):
                     self._views = dict(zip(leaves, reader.arrays(leaves, False, True, False, None)))
@@ -202,7 +202,7 @@ class Reader:
         if host.numel():
             memory = host.reshape(-1).view(torch.uint8).numpy()
             with translated("Error while reading"):
-                self.file._reader.read_into(found._leaf, memory, None)
+                self.file._opened.reader.read_into(found._leaf, memory, None)
         return host
 
     def _to_device(self, tensor: Any) -> Any:
