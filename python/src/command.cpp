@@ -94,6 +94,10 @@ void bind_command(nb::module_& module) {
       .def(nb::init<const nb::list&>(), nb::arg("words"))
       .def("run", &Run::run, nb::arg("captured"))
       .def("interrupt", &Run::interrupt);
+  // Ends requests of URLs, or (False) lets others begin.
+  module.def(
+      "stop_requests", [](bool on) { stopping = on; }, nb::arg("on"));
+  module.def("install_signals", command::install_signals);
   // For a forked process, in which the thread that held the locks does not exist.
   module.def("forget_runs", [] {
     turns = new Turns;

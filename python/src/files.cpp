@@ -74,7 +74,11 @@ class FileSource final : public Source {
  public:
   FileSource(const nb::object& file, std::string name) : Source(std::move(name)), file_(weak_if_possible(file)) {
     const nb::object end = file.attr("seek")(0, 2);
-    size_ = nb::cast<std::uint64_t>(end.is_none() ? nb::object(file.attr("tell")()) : end);
+    try {
+      size_ = nb::cast<std::uint64_t>(end.is_none() ? nb::object(file.attr("tell")()) : end);
+    } catch (const nb::cast_error&) {
+      throw Exception(Error(Errc::io, "seek() of the file object returned no position").file(this->name()));
+    }
   }
   ~FileSource() override {
     const nb::gil_scoped_acquire acquired;

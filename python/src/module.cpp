@@ -2,6 +2,7 @@
 #include "bindings.hpp"
 
 #include <stele/config.hpp>
+#include <stele/plugin.hpp>
 
 namespace stele::python {
 
@@ -151,6 +152,10 @@ Value to_value(nb::handle object) {
     }
     return map;
   }
+  if (nb::isinstance(object, nb::module_::import_("numpy").attr("generic"))) {
+    const nb::object number = object.attr("item")();
+    if (!number.type().is(object.type())) return to_value(number);
+  }
   const std::string type = nb::cast<std::string>(nb::borrow(object.type()).attr("__qualname__"));
   throw nb::type_error(
       ("not a value: " + type + "; values are None, bool, int, float, str, bytes, list and dict").c_str());
@@ -171,6 +176,11 @@ std::map<std::string, std::string> to_strings(nb::handle dict) {
 
 NB_MODULE(_stele, module) {
   using namespace stele::python;
+  // nanobind's types belong to the interpreter that imported the module first; another import would replace them.
+  static auto* const first = nanobind::detail::internals;
+  if (std::exchange(nanobind::detail::internals, first) != first) {
+    throw std::runtime_error("stele can be imported in only one interpreter of a process");
+  }
   nanobind::register_exception_translator(translate);
   module.attr("version") = STELE_VERSION_STRING;
   bind_model(module);
@@ -179,4 +189,6 @@ NB_MODULE(_stele, module) {
   bind_transforms(module);
   bind_command(module);
   bind_checkpoints(module);
+  module.def(
+      "load_plugin", [](const nb::str& path) { unwrap(stele::load_plugin(string_of(path))); }, nb::arg("path"));
 }

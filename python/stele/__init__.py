@@ -10,6 +10,7 @@ The guide is docs/python.md of the project.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from . import _load  # noqa: F401, I001: before all that import _stele
@@ -42,8 +43,11 @@ from ._errors import (
     MemoryLimitError,
     NotFoundError,
     OperatingSystemError,
+    PermissionDeniedError,
     Report,
     Row,
+    TimedOutError,
+    make,
 )
 from ._file import Checkpoint, File, open  # noqa: A004
 from ._save import save
@@ -64,9 +68,11 @@ __all__ = [
     "MemoryLimitError",
     "NotFoundError",
     "OperatingSystemError",
+    "PermissionDeniedError",
     "Report",
     "Row",
     "Tensor",
+    "TimedOutError",
     "Verification",
     "__version__",
     "apply",
@@ -81,6 +87,7 @@ __all__ = [
     "hashes",
     "import_onnx",
     "import_tensorflow",
+    "load_plugin",
     "merge",
     "open",
     "progress",
@@ -96,6 +103,21 @@ __all__ = [
 def formats() -> dict[str, str]:
     """Returns ``{name: extension}`` of the formats that :func:`save` writes."""
     return {name: extension for name, extension, writes in _stele.formats() if writes}
+
+
+def load_plugin(path: str | os.PathLike[str]) -> None:
+    """Loads a shared library with formats of its own, a plug-in: ``--plugin`` of the command. Its code runs in this
+    process; load only files that you trust.
+
+    Raises:
+        NotFoundError: the system cannot load it.
+        FormatError: it is no plug-in, or one for another version.
+    """
+    name = os.fsdecode(path)
+    try:
+        _stele.load_plugin(name)
+    except KeyNotFoundError as error:  # the library's error has a path and no file
+        raise make("not_found", f"{error.message}: {error.found}", file=name) from None
 
 
 def progress(bar: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
 from . import _stele
@@ -10,7 +9,7 @@ from . import _stele
 
 def main() -> int:
     """Runs the command with the arguments of this process."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _stele.install_signals()
     status, _ = _stele.Run(["stele", *sys.argv[1:]]).run(False)
     return int(status)
 

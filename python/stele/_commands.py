@@ -219,12 +219,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class Differences:
-    """The result of :func:`diff`; ``equal`` is True if the files have no difference."""
+    """The result of :func:`diff`; false if the files have no difference, for which ``equal`` is True."""
 
     equal: bool
     tensors: int
     equal_tensors: int
     rows: list[Difference]
+
+    def __bool__(self) -> bool:
+        return not self.equal
 
 
 def diff(

@@ -26,6 +26,7 @@ NUMPY = {
     "c64": "complex64",
     "c128": "complex128",
 }
+_PLAIN = {name: np.dtype(other) for name, other in NUMPY.items()}
 # nanobind makes arrays of long long, which is another type of NumPy than int64 if long has 64 bits.
 LONG_LONG = {"q": np.dtype(np.int64), "Q": np.dtype(np.uint64)}
 # Dtypes of ml_dtypes that are whole bytes.
@@ -47,6 +48,7 @@ TORCH = {
     "c128": "complex128",
     **ML_DTYPES,
 }
+_ML_NAMES = {**ML_DTYPES, **PACKED, **PACKED_6}
 # The library's names by those of other programs.
 NAMES = {other: name for table in (TORCH, PACKED, PACKED_6) for name, other in table.items()}
 
@@ -68,6 +70,49 @@ def ml_dtype(name: str) -> np.dtype[Any] | None:
     return None if scalar is None else np.dtype(scalar)
 
 
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Returns the dtype that view_as() gives arrays of a dtype of the library."""
+    plain = _PLAIN.get(name)
+    if plain is not None:
+        return plain
+    known = ml_dtype(_ML_NAMES[name]) if name in _ML_NAMES else None
+    return known if known is not None else np.dtype([(name, "u2" if name == "bf16" else "u1")])
+
+
+class Described:
+    """The dtype and shape of a tensor that is a file's, or a device's.
+
+    Attributes:
+        dtype_name: the library's name of the dtype: ``"f32"``, ``"bf16"``, ``"i4"``, ``"q4_K"``, ...
+        shape: the extents, outermost first.
+        nbytes: the number of bytes.
+    """
+
+    __slots__ = ("dtype_name", "nbytes", "shape")
+
+    def __init__(self, dtype_name: str, shape: tuple[int, ...], nbytes: int) -> None:
+        self.dtype_name = dtype_name
+        self.shape = shape
+        self.nbytes = nbytes
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of what ``numpy()`` returns: NumPy's, or that of ml_dtypes. A dtype that both lack, such as blocks
+        (``q4_K``), and any of ml_dtypes without this package, is a structured dtype of raw bytes with one field, the
+        ``dtype_name``."""
+        return numpy_dtype(self.dtype_name)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+
 def view_as(array: np.ndarray[Any, Any], dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Returns an array of the raw elements of a dtype as an array of that dtype.
 
@@ -77,18 +122,12 @@ def view_as(array: np.ndarray[Any, Any], dtype: str, shape: tuple[int, ...]) -> 
     if dtype in NUMPY:
         long = LONG_LONG.get(array.dtype.char)
         return array if long is None else array.view(long)
-    if dtype in ML_DTYPES:
-        known = ml_dtype(ML_DTYPES[dtype])
-        return array.view(known if known is not None else np.dtype([(dtype, array.dtype)]))
-    if dtype in PACKED:
-        known = ml_dtype(PACKED[dtype])
-        if known is not None:
-            return _unpack_4(array, shape).view(known)
-    if dtype in PACKED_6:
-        known = ml_dtype(PACKED_6[dtype])
-        if known is not None:
-            return _unpack_6(array, shape).view(known)
-    return array.view(np.dtype([(dtype, "u1")]))
+    known = numpy_dtype(dtype)
+    if known.names is None and dtype in PACKED:
+        return _unpack_4(array, shape).view(known)
+    if known.names is None and dtype in PACKED_6:
+        return _unpack_6(array, shape).view(known)
+    return array.view(known)
 
 
 def _unpack_4(packed: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import errno
+import itertools
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -16,8 +18,10 @@ __all__ = [
     "MemoryLimitError",
     "NotFoundError",
     "OperatingSystemError",
+    "PermissionDeniedError",
     "Report",
     "Row",
+    "TimedOutError",
 ]
 
 
@@ -30,7 +34,8 @@ class Row(NamedTuple):
 
 
 class Report(Sequence[Row]):
-    """The result of a save, load or verification, name by name.
+    """The result of a save, load or verification, name by name. Like other sequences, it is false if it has no rows, as
+    that of a save which lost and converted nothing.
 
     ``what`` is one of ``applied``, ``converted``, ``missing``, ``unused``, ``mismatched``, ``tied``, ``copied``,
     ``lost``, ``overflowed``, ``quantized``, ``unchecked``, ``constant``, ``written``. ``str(report)`` has one line for each row.
@@ -113,15 +118,51 @@ class NotFoundError(Error, FileNotFoundError):
 
 
 class KeyNotFoundError(Error, KeyError):
-    """A name does not exist in a file."""
+    """A name does not exist in a file. Its hint may be a similar name, which is looked for when it is asked for: many
+    programs only catch the error."""
+
+    _hint = ""
+    _names: Iterable[str] = ()
+
+    @property
+    def hint(self) -> str:  # type: ignore[override]
+        if self._names:
+            import difflib
+
+            names, self._names = self._names, ()
+            similar = difflib.get_close_matches(self.path, itertools.islice(names, 2000), 1)
+            if similar:
+                self._hint = f"did you mean {similar[0]}?"
+                self.args = (f"{self.args[0]}; {self._hint}",)
+        return self._hint
+
+    @hint.setter
+    def hint(self, text: str) -> None:
+        self._hint = text
+
+    def __str__(self) -> str:
+        self.hint  # completes the text
+        return super().__str__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.hint
+        return super().__reduce__()
 
 
 class OperatingSystemError(Error, OSError):
-    """The operating system failed."""
+    """The operating system failed. ``errno`` is its number, if there is one."""
 
 
 class ExistsError(OperatingSystemError, FileExistsError):
     """A file exists already."""
+
+
+class PermissionDeniedError(OperatingSystemError, PermissionError):
+    """The operating system does not permit it."""
+
+
+class TimedOutError(OperatingSystemError, TimeoutError):
+    """A server or a device did not answer in time."""
 
 
 class MemoryLimitError(Error, MemoryError):
@@ -132,7 +173,7 @@ _CLASSES: dict[str, type[Error]] = {
     "io": OperatingSystemError,
     "exists": ExistsError,
     "no_space": OperatingSystemError,
-    "timed_out": OperatingSystemError,
+    "timed_out": TimedOutError,
     "not_found": KeyNotFoundError,
     "out_of_memory": MemoryLimitError,
     "cancelled": Error,
@@ -144,6 +185,8 @@ _NUMBERS = {
     "not_found": errno.ENOENT,
     "timed_out": errno.ETIMEDOUT,
 }
+_BY_TEXT = {os.strerror(number): number for number in errno.errorcode}
+_BY_NUMBER: dict[int, type[Error]] = {errno.EACCES: PermissionDeniedError, errno.EPERM: PermissionDeniedError}
 
 
 def make(
@@ -161,6 +204,9 @@ def make(
     kind = _CLASSES.get(code, FormatError)
     if kind is KeyNotFoundError and not (path or expected or found):
         kind = NotFoundError
+    # The library's message ends with the system's text: "cannot open: Permission denied".
+    number = _BY_TEXT.get(message.rpartition(": ")[2]) if code == "io" else _NUMBERS.get(code)
+    kind = _BY_NUMBER.get(number, kind) if number is not None else kind
     message, hint = _spelled(message), _spelled_hint(hint)
     expected, found = _replaced(expected), _replaced(found)
     comparison = ", ".join(f"{word} {part}" for word, part in (("expected", expected), ("found", found)) if part)
@@ -172,7 +218,15 @@ def make(
     error.code, error.message, error.path, error.file = code, message or comparison or code.replace("_", " "), path, file
     error.expected, error.found, error.hint, error.offset, error.report = expected, found, hint, offset, report
     if isinstance(error, OSError):
-        error.errno, error.filename = _NUMBERS.get(code), file or None
+        error.errno, error.filename = number, file or None
+    return error
+
+
+def missing(name: str, names: Iterable[str], file: str) -> Error:
+    """Returns the error for a name that is not among those of a file."""
+    error = make("not_found", "the file has no tensor of this name", name, file)
+    assert isinstance(error, KeyNotFoundError)
+    error._names = names
     return error
 
 

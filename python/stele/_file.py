@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import html
 import os
 import re
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _dtypes, _stele, devices
-from ._errors import Error, KeyNotFoundError, make
+from ._errors import Error, make, missing
 from ._interrupt import Progress, interruptible_read
 from ._names import tree
 from ._options import checked, file_name
@@ -54,7 +55,7 @@ class Checkpoint(Mapping[str, Any]):
         return len(self._parts)
 
 
-class File(Opened, Mapping[str, Tensor]):
+class File(Mapping[str, Tensor]):
     """An opened file: a mapping of names to lazy tensors. Made by :func:`stele.open` and :mod:`stele.transforms`.
 
     Usable from several threads, and after a fork. A file that was opened by its path can be pickled: unpickling opens
@@ -69,14 +70,23 @@ class File(Opened, Mapping[str, Tensor]):
     def __init__(
         self, model: Any, path: str | None = None, options: dict[str, Any] | None = None, keep: Any = None
     ) -> None:
-        super().__init__(model)
+        self._opened = Opened(model, keep)
         self._leaves: dict[str, int] | None = None
         self._tensors: dict[str, Tensor] = {}
         self._options = options or {}
-        self._keep = keep
         self.path = path
         self._absolute = path if path is None or _URL.match(path) else os.path.abspath(path)
         self._identity = _identity(path, model) if path is not None else None
+        if self._absolute is not None:
+            self._opened.place = (self._absolute, self._options, self._identity)
+
+    @property
+    def _model(self) -> Any:
+        return self._opened.model
+
+    @property
+    def _keep(self) -> Any:
+        return self._opened.keep
 
     def _index(self) -> dict[str, int]:
         if self._leaves is None:
@@ -90,20 +100,11 @@ class File(Opened, Mapping[str, Tensor]):
         if tensor is None:
             leaf = self._index().get(name)
             if leaf is None:
-                raise self._missing(name)
-            tensor = self._tensors[name] = Tensor(self, name, leaf)
-        elif self._state is None:
+                raise missing(str(name), self._index(), self.path or "")
+            tensor = self._tensors[name] = Tensor(self._opened, name, leaf)
+        elif self._opened.closed:
             raise ValueError("the file is closed")
         return tensor
-
-    def _missing(self, name: object) -> Error:
-        import difflib
-
-        similar = difflib.get_close_matches(str(name), list(self._index())[:2000], 1)
-        hint = f"did you mean {similar[0]}?" if similar else ""
-        error = make("not_found", "the file has no tensor of this name", str(name), self.path or "", hint=hint)
-        assert isinstance(error, KeyNotFoundError)
-        return error
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._index())
@@ -173,7 +174,7 @@ class File(Opened, Mapping[str, Tensor]):
     ) -> dict[str, np.ndarray[Any, Any]]:
         """Returns all tensors as NumPy arrays; see :meth:`Tensor.numpy`. Several threads read them."""
         index = self._index()
-        raw = self._raw(list(index.values()), self.nbytes, copy, writable, False, progress)
+        raw = self._opened.raw(list(index.values()), self.nbytes, copy, writable, False, progress)
         arrays = dict(zip(index, raw))
         if self._model.has_other_dtypes():
             for name, leaf in index.items():
@@ -190,8 +191,8 @@ class File(Opened, Mapping[str, Tensor]):
         from . import _torch_tensors
 
         tensors = list(self.items())
-        arrays = self._arrays([t for _, t in tensors], copy=copy, writable=True, progress=progress)
-        return {name: _torch_tensors.tensor_of(array, t.dtype, name) for (name, t), array in zip(tensors, arrays)}
+        raw = self._opened.raw([t._leaf for _, t in tensors], self.nbytes, copy, True, False, progress)
+        return {name: _torch_tensors.tensor_of_file(array, t) for (name, t), array in zip(tensors, raw)}
 
     def to_device(
         self,
@@ -237,7 +238,7 @@ class File(Opened, Mapping[str, Tensor]):
                 others.append((tensor, out))
         for tensor, out in others:
             tensor.read_into(out, progress=progress)
-        self._read_to_devices(to_devices, progress)
+        self._opened.read_to_devices(to_devices, progress)
 
     def _as_path(self, function: str) -> str:
         """Returns the path for a function that opens it again.
@@ -260,7 +261,8 @@ class File(Opened, Mapping[str, Tensor]):
 
     def close(self) -> None:
         """Closes the file. Arrays that were made from it stay valid."""
-        self._state = self._reader_ = self._leaves = self._keep = None
+        self._opened.close()
+        self._leaves = None
         self._tensors = {}
 
     def __enter__(self) -> File:
@@ -271,19 +273,19 @@ class File(Opened, Mapping[str, Tensor]):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self._model  # raises if closed
-        if self._absolute is None:
-            raise TypeError("only a file that was opened by its path can be pickled")
-        return (_reopen, (self._absolute, self._options, self._identity))
+        return (_file_of, (self._opened,))  # which its tensors share, in a pickle, too
+
+    def __copy__(self) -> File:
+        return copy.deepcopy(self)
 
     def __repr__(self) -> str:
-        if self._state is None:
+        if self._opened.closed:
             return "<stele.File: closed>"
         place = f" {self.path!r}" if self.path else ""
         return f"<stele.File{place}: {self.format or 'in memory'}, {len(self)} tensors, {self.nbytes:,} bytes>"
 
     def _repr_html_(self) -> str:
-        if self._state is None:
+        if self._opened.closed:
             return html.escape(repr(self))
         rows = []
         for number, (name, tensor) in enumerate(self.items()):
@@ -291,7 +293,7 @@ class File(Opened, Mapping[str, Tensor]):
                 rows.append(f"<tr><td colspan=4>and {len(self) - number} more</td></tr>")
                 break
             shape = " × ".join(map(str, tensor.shape)) or "1"
-            cells = (html.escape(name), html.escape(tensor.dtype), shape, f"{tensor.nbytes:,}")
+            cells = (html.escape(name), html.escape(tensor.dtype_name), shape, f"{tensor.nbytes:,}")
             rows.append("<tr><td style='text-align:left'>" + "</td><td>".join(cells) + "</td></tr>")
         return (
             f"<p><b>{html.escape(os.path.basename(self.path or '') or 'in memory')}</b> {html.escape(self.format)}, "
@@ -342,12 +344,20 @@ def _identity(path: str, model: Any = None) -> list[tuple[str, int, int]] | None
     return identity
 
 
-def _reopen(path: str, options: dict[str, Any], identity: list[tuple[str, int, int]] | None) -> File:
+def _file_of(opened: Opened) -> File:
+    assert opened.place is not None
+    path, options, _ = opened.place
+    file = File(opened.model, path, options)
+    file._opened = opened
+    return file
+
+
+def _reopen(path: str, options: dict[str, Any], identity: list[tuple[str, int, int]] | None) -> Opened:
     cause: Error | None = None
     try:
         file = open(path, **options)
         if file._identity == identity:
-            return file
+            return file._opened
     except Error as error:
         cause = error
     raise make("io", "the file has changed since it was pickled", file=path) from cause

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from . import _stele
+
 Progress = Callable[[int, int], "bool | None"]
 # Reads of more bytes run on a second thread, so that Ctrl+C can end them.
 _LONG_READ_BYTES = 16 << 20
@@ -28,15 +30,15 @@ class Stoppable:
 
 
 def interruptible(work: Callable[[], Any], stop: Callable[[], None]) -> Any:
-    """Returns work(). If a signal handler raises on the main thread meanwhile, as that of Ctrl+C does, calls stop(),
-    waits for work() to end, and raises that exception; a second one is raised at once. Python runs signal handlers on
+    """Returns work(). If a signal handler raises on the main thread meanwhile, as that of Ctrl+C does, calls stop(), ends
+    requests to servers, waits for work() to end, and raises that exception; a second one is raised at once. Python runs signal handlers on
     the main thread alone, and not while it is in C++."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     results: list[Any] = []
     errors: list[BaseException] = []
     go, ended = threading.Event(), threading.Event()
-    started = cancelled = False
+    started = cancelled = abandoned = False
 
     def run() -> None:
         go.wait()
@@ -47,6 +49,8 @@ def interruptible(work: Callable[[], Any], stop: Callable[[], None]) -> Any:
             errors.append(error)
         finally:
             ended.set()
+            if abandoned:
+                _stele.stop_requests(False)
 
     thread = threading.Thread(target=run, name="stele", daemon=True)
     interrupt: BaseException | None = None
@@ -64,9 +68,15 @@ def interruptible(work: Callable[[], Any], stop: Callable[[], None]) -> Any:
                 go.set()
                 raise
             if interrupt is not None and not ended.is_set():
-                raise  # work() does not end: it may wait for a pipe
+                abandoned = True  # work() does not end: it may wait for a pipe
+                if ended.is_set():
+                    _stele.stop_requests(False)
+                raise
             interrupt = error
             stop()
+            _stele.stop_requests(True)
+    if interrupt is not None:
+        _stele.stop_requests(False)
     try:
         if interrupt is not None:
             raise interrupt

@@ -17,7 +17,7 @@ from ._file import File
 from ._interrupt import Progress
 from ._names import listed, tree
 from ._tensor import Tensor
-from ._torch_tensors import BY_NAME, DTYPES, can_be_read, check_memory, driver_kind, place_of
+from ._torch_tensors import DTYPES, can_be_read, check_memory, driver_kind, place_of, shape_of, type_of
 
 _increment_version: Any = getattr(_torch.autograd.graph, "increment_version", None)  # since 2.1
 _EXTRA = "_extra_state"  # of torch: the last part of the name of what get_extra_state() returns
@@ -193,7 +193,7 @@ class _Reading:
         """Reads straight into a tensor where that is possible."""
 
         def work(progress: Progress | None) -> Any:
-            plain = type(target) in (_torch.Tensor, _torch.nn.Parameter) and DTYPES.get(target.dtype) == tensor.dtype
+            plain = type(target) in (_torch.Tensor, _torch.nn.Parameter) and DTYPES.get(target.dtype) == tensor.dtype_name
             direct = plain and can_be_read(target)
             if direct and target.device.type == "cpu":
                 tensor.read_into(target, progress=progress)
@@ -241,7 +241,9 @@ class _Lazy(_torch.Tensor):
 
     @staticmethod
     def of(reading: _Reading, source: Tensor) -> _Lazy:
-        empty = _torch.empty(source.shape, dtype=BY_NAME[source.dtype], device="meta")
+        known = type_of(source.dtype_name, source.shape)
+        assert known is not None
+        empty = _torch.empty(known[1], dtype=known[0], device="meta")
         lazy: _Lazy = _torch.Tensor._make_subclass(_Lazy, empty)
         lazy._reading, lazy._source, lazy._real = reading, source, None
         return lazy
@@ -317,11 +319,11 @@ def _problems(
         found = file[name]
         if _torch.nn.parameter.is_lazy(tensor) or not tensor.shape and found.shape == (1,):  # of old versions
             continue
-        if tuple(tensor.shape) != found.shape:
-            problems.append(f"{name}: the file has the shape {list(found.shape)}, the module {list(tensor.shape)}")
+        if shape_of(tensor, name) != found.shape:
+            problems.append(f"{name}: the file has the shape {list(found.shape)}, the module {list(shape_of(tensor, name))}")
     for name in file:
-        if name in state and file[name].dtype not in BY_NAME:
-            problems.append(f"{name}: torch has no dtype for {file[name].dtype}; use stele.transforms.dequantize")
+        if name in state and type_of(file[name].dtype_name, file[name].shape) is None:
+            problems.append(f"{name}: torch has no dtype for {file[name].dtype_name}; pass dequantize=True")
     if strict:
         here = {name for name in file if _extra_name(name) is None} | set(extra)
         missing = [name for name in state if name not in here and name not in lenient]
@@ -387,7 +389,7 @@ def load(
     if problems:
         raise RuntimeError(f"load_model: {type(model).__name__} and the file differ:\n  " + "\n  ".join(problems))
     others = [name for name in file if _extra_name(name) is None]
-    names = [name for name in others if file[name].dtype in BY_NAME]
+    names = [name for name in others if type_of(file[name].dtype_name, file[name].shape) is not None]
     reading = _Reading(file, progress, sum(file[name].nbytes for name in names if name in state))
     new: OrderedDict[str, Any] = OrderedDict()
     if assign:

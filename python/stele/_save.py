@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ __all__ = ["model_of", "save"]
 
 
 def save(
-    tensors: Mapping[str, Any] | File,
+    tensors: Mapping[str, Any] | Sequence[Any] | File,
     path: Any = None,
     *,
     format: str | None = None,  # noqa: A002
@@ -49,8 +49,8 @@ def save(
         tensors: nested dicts, lists and tuples of tensors, or an opened file. A tensor is a NumPy array, a torch
             tensor, a tensor of an opened file (read piece by piece), or an object with DLPack or the buffer protocol;
             in any memory order, with any strides, in either byte order. One in the memory of a device is read from there
-            piece by piece; it must be contiguous, unless it is torch's. Python's numbers, strings and None are values.
-            Names are joined by dots. Torch tensors that share all their memory are saved once, as ties.
+            piece by piece; it must be contiguous, unless it is torch's. Python's numbers, strings, None, and empty dicts
+            and lists are values. Names are joined by dots; those in a list are its numbers from 0 on. Torch tensors that share all their memory are saved once, as ties.
         path: the file to write; its extension is the format, and a path without one gets that of `format`. A file
             object; or None: returns the file as bytes.
         format: the name of the format (``stele.formats()``), if the extension is another.
@@ -105,9 +105,6 @@ def save(
         raise ValueError("save: only an archive at a path can be appended to")
     stoppable = Stoppable(progress)
     report, _, data = interruptible(lambda: _stele.save(model, target, arrays, options, stoppable), stoppable.stop)
-    for entry in kept:
-        if isinstance(entry, _Empty):
-            report.add("lost", entry.name, "an empty dict or list")
     del kept, states
     if data is None:
         return report
@@ -119,7 +116,7 @@ def save(
 
 
 def model_of(
-    tensors: Mapping[str, Any] | File,
+    tensors: Mapping[str, Any] | Sequence[Any] | File,
     *,
     metadata: Mapping[str, str] | None = None,
     values: Mapping[str, Any] | None = None,
@@ -136,7 +133,7 @@ def model_of(
         gathering.file(tensors)
         metadata = {**tensors.metadata, **(metadata or {})}
         properties = properties if properties is not None else tensors.properties
-    elif isinstance(tensors, Mapping):
+    elif isinstance(tensors, (Mapping, list, tuple)):
         gathering.add(None, tensors)
     else:
         raise TypeError(f"not a dict of tensors: {type(tensors).__name__}")
@@ -152,13 +149,6 @@ def model_of(
         tensors._model if isinstance(tensors, File) else None,
     )
     return model, gathering.kept
-
-
-class _Empty:
-    """The name of an empty container, which no file stores."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
 
 
 class _Gathering:
@@ -191,7 +181,7 @@ class _Gathering:
                 self.value(_join(prefix, below), value)
         elif isinstance(entry, (Mapping, list, tuple)) and len(entry) == 0 and not hasattr(entry, "__array__"):
             if prefix is not None:
-                self.kept.append(_Empty(prefix))
+                self.value(prefix, {} if isinstance(entry, Mapping) else [])
         elif isinstance(entry, Mapping):
             for key, below in entry.items():
                 if not isinstance(key, str):
@@ -227,8 +217,8 @@ class _Gathering:
         self.rows.append(row)
 
     def _leaf(self, name: str, tensor: Tensor) -> None:
-        model = tensor._file._model
-        self.kept.append(tensor._file)
+        model = tensor._opened.model
+        self.kept.append(tensor._opened)
         first = self._leaves.setdefault((id(model), tensor._leaf), len(self.rows))
         self._row(name, (name, model, tensor._leaf) if first == len(self.rows) else (name, first))
 
@@ -270,7 +260,9 @@ def _described(name: str, entry: Any) -> tuple[Any, ...]:
     if plain is not None and type(array) is np.ndarray and array.flags.c_contiguous:
         return (name, plain, array.shape, array, array.__array_interface__["data"][0], None, False)
     if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(f"{name}: no format has masks; use .filled()")
+        if np.ma.is_masked(array):
+            raise TypeError(f"{name}: no format has masks; use .filled()")
+        array = array.data
     dtype = _dtypes.NAMES.get(array.dtype.name)
     field = array.dtype.names
     if dtype is None and field is not None and len(field) == 1 and field[0] in _dtypes.ML_DTYPES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -18,25 +17,48 @@ if TYPE_CHECKING:
 
 
 class Opened:
-    """The model of an opened file, and the reads of its tensors."""
+    """The model of an opened file, and the reads of its tensors. A File and its Tensors share it: as references between
+    themselves, they would keep the file open until the garbage collector runs.
 
-    def __init__(self, model: Any) -> None:
-        self._state: Any = model
-        self._reader_: Any = None
+    Attributes:
+        keep: what must live as long as the model.
+        place: the absolute path, the options and the identity of a file that was opened by its path, or None.
+    """
+
+    def __init__(self, model: Any, keep: Any = None) -> None:
+        self._model: Any = model
+        self._reader: Any = None
+        self.keep = keep
+        self.place: tuple[str, dict[str, Any], Any] | None = None
 
     @property
-    def _model(self) -> Any:
-        if self._state is None:
+    def closed(self) -> bool:
+        return self._model is None
+
+    @property
+    def model(self) -> Any:
+        if self._model is None:
             raise ValueError("the file is closed")
-        return self._state
+        return self._model
 
     @property
-    def _reader(self) -> Any:
-        if self._reader_ is None:
-            self._reader_ = _stele.Reader(self._model)
-        return self._reader_
+    def reader(self) -> Any:
+        if self._reader is None:
+            self._reader = _stele.Reader(self.model)
+        return self._reader
 
-    def _arrays(
+    def close(self) -> None:
+        self._model = self._reader = self.keep = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from ._file import _reopen
+
+        self.model  # raises if closed
+        if self.place is None:
+            raise TypeError("only a file that was opened by its path can be pickled")
+        return (_reopen, self.place)
+
+    def arrays(
         self,
         tensors: list[Tensor],
         *,
@@ -46,21 +68,21 @@ class Opened:
         progress: Progress | None = None,
     ) -> list[np.ndarray[Any, Any]]:
         size = sum(t.nbytes for t in tensors)
-        raw = self._raw([t._leaf for t in tensors], size, copy, writable, trust, progress)
-        return [_dtypes.view_as(array, t.dtype, t.shape) for array, t in zip(raw, tensors)]
+        raw = self.raw([t._leaf for t in tensors], size, copy, writable, trust, progress)
+        return [_dtypes.view_as(array, t.dtype_name, t.shape) for array, t in zip(raw, tensors)]
 
-    def _raw(
+    def raw(
         self, leaves: list[int], size: int, copy: bool, writable: bool, trust: bool, progress: Progress | None
     ) -> list[np.ndarray[Any, Any]]:
         """Returns arrays of leaves of `size` bytes together, before view_as()."""
-        reader = self._reader
+        reader = self.reader
         views = not copy and len(leaves) <= 64 and all(reader.viewable(leaf, trust) for leaf in leaves)
         arrays: list[np.ndarray[Any, Any]] = interruptible_read(
             0 if views else size, lambda told: reader.arrays(leaves, copy, writable, trust, told), progress
         )
         return arrays
 
-    def _read_to_devices(self, rows: list[tuple[Tensor, Memory]], progress: Progress | None) -> None:
+    def read_to_devices(self, rows: list[tuple[Tensor, Memory]], progress: Progress | None) -> None:
         for tensor, memory in rows:
             check_memory(tensor, memory)
         size = sum(tensor.nbytes for tensor, _ in rows)
@@ -68,51 +90,38 @@ class Opened:
         for tensor, memory in rows:
             by_driver.setdefault(id(memory.driver), []).append((tensor._leaf, memory))
         for group in by_driver.values():
-            interruptible_read(size, functools.partial(devices.read_into, self._model, group), progress)
+            interruptible_read(size, functools.partial(devices.read_into, self.model, group), progress)
 
 
-class Tensor:
+class Tensor(_dtypes.Described):
     """A tensor of an opened file. Its elements are read when they are asked for.
 
     Attributes:
         name: the name in the file.
-        dtype: the library's name of the dtype: ``"f32"``, ``"bf16"``, ``"i4"``, ``"q4_K"``, ...
+        dtype_name: the library's name of the dtype: ``"f32"``, ``"bf16"``, ``"i4"``, ``"q4_K"``, ...
         shape: the extents, outermost first.
         nbytes: the number of bytes in the file, uncompressed.
     """
 
-    __slots__ = ("_file", "_leaf", "dtype", "name", "nbytes", "shape")
+    __slots__ = ("_leaf", "_opened", "name")
 
-    def __init__(self, file: Opened, name: str, leaf: int) -> None:
-        self._file = file
+    def __init__(self, opened: Opened, name: str, leaf: int) -> None:
+        self._opened = opened
         self._leaf = leaf
         self.name = name
-        self.dtype: str
-        self.shape: tuple[int, ...]
-        self.nbytes: int
-        self.dtype, self.shape, self.nbytes = file._model.info(leaf)
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
+        super().__init__(*opened.model.info(leaf))
 
     @property
     def annotations(self) -> dict[str, Any]:
         """What the file says of this tensor besides dtype and shape: the quantization, for example."""
-        annotations: dict[str, Any] = self._file._model.annotations(self._leaf)
+        annotations: dict[str, Any] = self._opened.model.annotations(self._leaf)
         return annotations
 
     @property
     def composite(self) -> dict[str, Any] | None:
         """The scheme, bits, group, bytes and parts of a weight that the file stores as several tensors, as quantized
         checkpoints do; its elements are then f32. None for other tensors."""
-        composite: dict[str, Any] | None = self._file._model.composite(self._leaf)
+        composite: dict[str, Any] | None = self._opened.model.composite(self._leaf)
         return composite
 
     def numpy(self, *, copy: bool = False, writable: bool = False) -> np.ndarray[Any, Any]:
@@ -129,13 +138,14 @@ class Tensor:
 
         Errors: ``stele.FormatError`` with the code ``checksum`` if the file has a checksum that does not match; I/O.
         """
-        return self._file._arrays([self], copy=copy, writable=writable)[0]
+        return self._opened.arrays([self], copy=copy, writable=writable)[0]
 
     def torch(self, *, copy: bool = False) -> torch.Tensor:
         """Returns the elements as a torch tensor on the CPU: a view of a private mapping of the file, or read."""
         from . import _torch_tensors
 
-        return _torch_tensors.tensor_of(self.numpy(copy=copy, writable=True), self.dtype, self.name)
+        raw = self._opened.raw([self._leaf], self.nbytes, copy, True, False, None)
+        return _torch_tensors.tensor_of_file(raw[0], self)
 
     def read_into(self, out: Any, *, progress: Progress | None = None) -> None:
         """Reads the elements into an array, a torch tensor or a buffer of this shape, also in the memory of a device.
@@ -150,24 +160,28 @@ class Tensor:
         Errors: ValueError if `out` has another shape or is read-only; TypeError if its dtype cannot hold the elements.
         """
         if devices.is_on_device(out):
-            self._file._read_to_devices([(self, devices.memory_of(out, self.name, writable=True))], progress)
+            self._opened.read_to_devices([(self, devices.memory_of(out, self.name, writable=True))], progress)
             return
-        array = _array_to_fill(out)
-        raw = array.ndim == 1 and array.dtype == np.uint8 and array.nbytes == self.nbytes and array.flags.c_contiguous
-        if array.shape != self.shape and not raw:
-            raise ValueError(f"read_into: {self.name} has the shape {self.shape}, the array {array.shape}")
-        if raw and self.dtype in _dtypes.NUMPY and array is out and array.shape == self.shape:
+        array, shape, pairs = _array_to_fill(out)
+        if array.size and any(stride == 0 and extent > 1 for stride, extent in zip(array.strides, array.shape)):
+            raise ValueError(f"read_into: elements of the memory for {self.name} share addresses")
+        raw = not pairs and shape == (self.nbytes,) and array.dtype == np.uint8 and array.flags.c_contiguous
+        if shape != self.shape and not raw:
+            raise ValueError(f"read_into: {self.name} has the shape {self.shape}, the array {shape}")
+        if pairs and self.dtype_name != "f4_e2m1":
+            raise TypeError(f"read_into: {self.name} has the dtype {self.dtype_name}, the memory f4_e2m1")
+        if raw and self.dtype_name in _dtypes.NUMPY and array is out and array.shape == self.shape:
             raw = False  # numbers, not bytes
-        same = raw or (array.dtype.name == _numpy_name(self.dtype) and array.dtype.isnative)
+        same = raw or pairs or (array.dtype.name == _numpy_name(self.dtype_name) and array.dtype.isnative)
         if same and array.flags.c_contiguous:
-            reader, memory = self._file._reader, array.reshape(-1).view(np.uint8)
+            reader, memory = self._opened.reader, array.reshape(-1).view(np.uint8)
             interruptible_read(self.nbytes, functools.partial(reader.read_into, self._leaf, memory), progress)
             return
         np.copyto(array, self.numpy(), casting="same_kind")
 
     def stats(self) -> dict[str, Any] | None:
         """Returns count, min, max, mean, std, norm, zeros, nan and inf; None for a dtype without numbers."""
-        stats: dict[str, Any] | None = self._file._model.stats(self._leaf)
+        stats: dict[str, Any] | None = self._opened.model.stats(self._leaf)
         return stats
 
     def __getitem__(self, index: Any) -> Any:
@@ -178,16 +192,16 @@ class Tensor:
 
         Errors: IndexError; TypeError for blocks, strings, and without ml_dtypes for packed elements.
         """
-        if self.dtype not in _WHOLE:
+        if self.dtype_name not in _WHOLE:
             array = self.numpy()
             if array.shape != self.shape:
-                raise TypeError(f"{self.name}: NumPy cannot index elements of {self.dtype}; numpy() returns the bytes")
+                raise TypeError(f"{self.name}: NumPy cannot index elements of {self.dtype_name}; numpy() returns the bytes")
             return array[index]
-        if self._file._reader.viewable(self._leaf, True) or not _is_basic(index):
-            return self._file._arrays([self], trust=True)[0][index]
+        if self._opened.reader.viewable(self._leaf, True) or not _is_basic(index):
+            return self._opened.arrays([self], trust=True)[0][index]
         start, length, after = box(index, self.shape)
-        part = self._file._reader.region(self._leaf, start, length)
-        return _dtypes.view_as(part, self.dtype, part.shape)[after]
+        part = self._opened.reader.region(self._leaf, start, length)
+        return _dtypes.view_as(part, self.dtype_name, part.shape)[after]
 
     def __len__(self) -> int:
         if not self.shape:
@@ -203,7 +217,7 @@ class Tensor:
         return array.copy() if copy else array
 
     def __dlpack__(self, **options: Any) -> Any:
-        if self.dtype in _dtypes.NUMPY:
+        if self.dtype_name in _dtypes.NUMPY:
             return self.numpy(writable=True).__dlpack__(**options)
         return self.torch().__dlpack__(**{k: v for k, v in options.items() if v is not None})
 
@@ -211,13 +225,13 @@ class Tensor:
         return (1, 0)
 
     def __buffer__(self, flags: int) -> memoryview:
-        if self.dtype not in _dtypes.NUMPY:  # NumPy would take bytes for numbers
-            raise BufferError(f"{self.name}: a buffer cannot have elements of {self.dtype}; use numpy()")
+        if self.dtype_name not in _dtypes.NUMPY:  # NumPy would take bytes for numbers
+            raise BufferError(f"{self.name}: a buffer cannot have elements of {self.dtype_name}; use numpy()")
         view: memoryview = self.numpy().data
         return view
 
     def __repr__(self) -> str:
-        return f"<stele.Tensor {self.name!r}: {self.dtype} {list(self.shape)}>"
+        return f"<stele.Tensor {self.name!r}: {self.dtype_name} {list(self.shape)}>"
 
 
 # Dtypes whose elements are whole bytes.
@@ -228,16 +242,19 @@ def _numpy_name(dtype: str) -> str:
     return _dtypes.NUMPY.get(dtype) or _dtypes.ML_DTYPES.get(dtype, "")
 
 
-def _array_to_fill(out: Any) -> np.ndarray[Any, Any]:
-    """Returns a writable array of the memory of `out`."""
+def _array_to_fill(out: Any) -> tuple[np.ndarray[Any, Any], tuple[int, ...], bool]:
+    """Returns a writable array of the memory of `out`, the shape of its elements, and True if they are pairs of float4,
+    of which the array has the bytes."""
     if _dtypes.is_torch(out):
         from . import _torch_tensors
 
-        return _torch_tensors.array_of(out)
+        return _torch_tensors.array_of(out), _torch_tensors.shape_of(out, "read_into"), out.dtype == _torch_tensors.FLOAT4
     array = out if isinstance(out, np.ndarray) else np.asarray(memoryview(out))
     if not array.flags.writeable:
         raise ValueError("read_into: the memory is read-only")
-    return array
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("read_into: a masked array keeps its mask; pass its .data")
+    return array, array.shape, False
 
 
 def check_memory(tensor: Tensor, memory: Memory) -> None:
@@ -245,8 +262,8 @@ def check_memory(tensor: Tensor, memory: Memory) -> None:
         return  # bytes
     if memory.shape != tensor.shape:
         raise ValueError(f"read_into: {tensor.name} has the shape {tensor.shape}, the memory {memory.shape}")
-    if memory.dtype != tensor.dtype:
-        raise TypeError(f"read_into: {tensor.name} has the dtype {tensor.dtype}, the memory of the device {memory.dtype}")
+    if memory.dtype != tensor.dtype_name:
+        raise TypeError(f"read_into: {tensor.name} has the dtype {tensor.dtype_name}, the memory of the device {memory.dtype}")
 
 
 def _is_basic(index: Any) -> bool:

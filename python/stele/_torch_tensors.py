@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from . import _drivers, _dtypes
 
+if TYPE_CHECKING:
+    from ._tensor import Tensor
+
 DTYPES = {getattr(torch, other): name for name, other in _dtypes.TORCH.items() if hasattr(torch, other)}
 BY_NAME = {name: dtype for dtype, name in DTYPES.items()}
+FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)  # pairs of elements; since torch 2.8
+if FLOAT4 is not None:
+    DTYPES[FLOAT4] = "f4_e2m1"
+
+
+def type_of(dtype: str, shape: tuple[int, ...]) -> tuple[torch.dtype, tuple[int, ...]] | None:
+    """Returns the dtype and shape that torch has for a tensor of a file; None if it has no such dtype. Its elements of
+    f4_e2m1 are pairs, so the last extent must be even."""
+    if dtype == "f4_e2m1" and FLOAT4 is not None and shape and shape[-1] % 2 == 0:
+        return FLOAT4, (*shape[:-1], shape[-1] // 2)
+    known = BY_NAME.get(dtype)
+    return None if known is None else (known, shape)
+
+
+def shape_of(tensor: torch.Tensor, name: str) -> tuple[int, ...]:
+    """Returns the shape of a tensor's elements, which type_of() makes torch's of."""
+    if tensor.dtype != FLOAT4:
+        return tuple(tensor.shape)
+    if not tensor.dim():
+        raise TypeError(f"{name}: a pair of float4 without axes cannot be saved; use .reshape(1)")
+    return (*tensor.shape[:-1], 2 * tensor.shape[-1])
+
+
+def tensor_of_file(array: np.ndarray[Any, Any], found: Tensor) -> torch.Tensor:
+    """Returns a torch tensor with the memory of an array of _stele.Reader, for a tensor of a file."""
+    known = type_of(found.dtype_name, found.shape)
+    if known is not None and known[0] == FLOAT4:
+        flat = array.reshape(-1).view(np.uint8)
+        return torch.from_numpy(flat if flat.flags.writeable else flat.copy()).view(known[0]).reshape(known[1])
+    return tensor_of(_dtypes.view_as(array, found.dtype_name, found.shape), found.dtype_name, found.name)
 
 
 def tensor_of(array: np.ndarray[Any, Any], dtype: str, name: str = "tensor") -> torch.Tensor:
@@ -26,7 +59,10 @@ def tensor_of(array: np.ndarray[Any, Any], dtype: str, name: str = "tensor") -> 
             raw = raw.copy()
         return torch.from_numpy(raw).view(wanted)
     if dtype in _dtypes.PACKED or dtype in _dtypes.PACKED_6:
-        raise TypeError(f"{name}: torch has no dtype for {dtype}; numpy() has")
+        text = "torch has only pairs of f4_e2m1, and the last extent is odd" if dtype == "f4_e2m1" and FLOAT4 is not None else (
+            f"torch has no dtype for {dtype}"
+        )
+        raise TypeError(f"{name}: {text}; numpy() has")
     return torch.from_numpy(array.view(np.uint8) if array.flags.writeable else array.view(np.uint8).copy())
 
 
@@ -55,9 +91,12 @@ def describe(
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
         check_memory(tensor, name)
+    shape = shape_of(tensor, name)
+    if tensor.dtype == FLOAT4:
+        tensor = tensor.view(torch.uint8).contiguous()
     size = tensor.element_size()
     strides = None if tensor.is_contiguous() else tuple(stride * size for stride in tensor.stride())
-    return dtype, tuple(tensor.shape), strides, tensor.data_ptr(), tensor, shared
+    return dtype, shape, strides, tensor.data_ptr(), tensor, shared
 
 
 def check_memory(tensor: torch.Tensor, name: str) -> None:
@@ -132,15 +171,16 @@ def memory_of(tensor: torch.Tensor, name: str) -> _drivers.Memory:
     check_memory(tensor, name)
     driver = _drivers.driver(driver_kind())
     torch.cuda.current_stream(tensor.device).synchronize()
-    return _drivers.Memory(driver, tensor.get_device(), tensor.data_ptr(), dtype, tuple(tensor.shape), tensor)
+    return _drivers.Memory(driver, tensor.get_device(), tensor.data_ptr(), dtype, shape_of(tensor, name), tensor)
 
 
 def tensor_on_device(memory: Any, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
     """Returns a torch tensor with the memory of a device: its bytes, with DLPack, which in older versions of torch lacks
     8-bit floats."""
-    if dtype in _dtypes.PACKED or dtype in _dtypes.PACKED_6:
+    known = type_of(dtype, shape)
+    if known is None and (dtype in _dtypes.PACKED or dtype in _dtypes.PACKED_6):
         raise TypeError(f"torch has no dtype for {dtype}")
-    wanted = BY_NAME.get(dtype)
+    wanted, shape = known or (None, shape)
     if memory.nbytes == 0:
         _, ordinal = memory.__dlpack_device__()
         return torch.empty(shape, dtype=wanted or torch.uint8, device=f"cuda:{ordinal}")
@@ -163,6 +203,11 @@ def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     tensor = tensor.detach()
     check_memory(tensor, "read_into")
     name = DTYPES.get(tensor.dtype)
+    if tensor.dtype == FLOAT4:
+        if not tensor.is_contiguous():
+            raise ValueError("read_into: a tensor of float4 must be contiguous")
+        flat: np.ndarray[Any, Any] = tensor.view(torch.uint8).numpy().reshape(-1)
+        return flat
     if name in _dtypes.ML_DTYPES:
         raw = tensor.view(torch.uint16 if tensor.element_size() == 2 else torch.uint8).numpy()
         return _dtypes.view_as(raw, name, tuple(tensor.shape))

@@ -15,9 +15,13 @@ from . import _stele
 from ._errors import Error, Report
 from ._file import File
 from ._save import model_of
+from ._state import decoded, encoded, reference
 
 if TYPE_CHECKING:
     import torch
+
+# Parts of a step's state that save() adds for torch; the rest is the caller's.
+_TORCH_STATE = ("torch_optimizer", "torch_module")
 
 __all__ = ["CheckpointManager", "OpenedStep", "SavedStep", "StepInfo"]
 
@@ -144,11 +148,13 @@ class CheckpointManager:
             model: a dict of tensors, or a torch module.
             optimizer: a torch optimizer of that module's parameters, or ``{kind: {name: tensor}}``.
             metrics: numbers for the policy, as ``{"loss": 0.5}``.
-            state: other state of the run, of plain values.
+            state: other state of the run: numbers, strings, bytes, None, scalars of NumPy (which become numbers), lists,
+                tuples, dicts with any keys of these, and tensors of NumPy and torch, as random generators have. It comes
+                back as it was, in main memory.
             background: returns after all tensors are copied; :meth:`wait` returns the result.
         """
-        extra = dict(state or {})
-        for name in ("torch_optimizer", "torch_module"):
+        extra = encoded(dict(state or {}), "state")
+        for name in _TORCH_STATE:
             if name in extra:
                 raise ValueError(f"save: the name {name} of the state is that of torch's state")
         kinds: Mapping[str, Mapping[str, Any]] = {}
@@ -180,7 +186,7 @@ class CheckpointManager:
 
     def steps(self) -> list[StepInfo]:
         """Returns the whole steps, sorted."""
-        return [StepInfo(**row) for row in self._manager.steps()]
+        return [_info(row) for row in self._manager.steps()]
 
     def broken(self) -> list[tuple[int, str]]:
         """Returns the steps that :meth:`steps` leaves out, and why."""
@@ -191,7 +197,7 @@ class CheckpointManager:
         """Returns the best step by a metric. `better`: ``"lower"`` or ``"higher"``."""
         _check_direction(better)
         found: Any = self._manager.best(metric, better)
-        return None if found is None else StepInfo(**found)
+        return None if found is None else _info(found)
 
     def verify(self, step: int) -> None:
         """Compares the checksum of every file of a step; a difference is an error."""
@@ -206,7 +212,7 @@ class CheckpointManager:
         found: Any = self._manager.open(step)
         if found is None:
             return None
-        found["info"] = StepInfo(**found["info"])
+        found["info"] = _info(found["info"])
         found["model"] = File(found["model"])
         found["optimizer"] = {kind: File(model) for kind, model in found["optimizer"].items()}
         return OpenedStep(**found)
@@ -242,7 +248,12 @@ def _saved(row: tuple[Any, ...]) -> SavedStep:
     info, report, removed, not_removed = row
     if not_removed is not None:
         warnings.warn(f"CheckpointManager: a step could not be removed: {not_removed}", RuntimeWarning, stacklevel=3)
-    return SavedStep(StepInfo(**info), report, removed, not_removed)
+    return SavedStep(_info(info), report, removed, not_removed)
+
+
+def _info(row: dict[str, Any]) -> StepInfo:
+    own = {name: row["state"].pop(name) for name in _TORCH_STATE if name in row["state"]}
+    return StepInfo(**{**row, "state": {**decoded(row["state"]), **own}})
 
 
 def _check_direction(better: str) -> None:
@@ -266,13 +277,30 @@ def _kinds_of(model: Any, optimizer: torch.optim.Optimizer) -> tuple[dict[str, d
         for kind, value in state.items():
             if hasattr(value, "shape"):
                 kinds.setdefault(kind, {})[name] = value
-            elif value is not None:
-                numbers.setdefault(kind, {})[name] = value
+            else:
+                numbers.setdefault(kind, {})[name] = _with_tensors_apart(kind, name, value, kinds)
     groups = []
     for group in optimizer.param_groups:
         settings = {key: _plain(value) for key, value in group.items() if key != "params"}
         groups.append({"settings": settings, "params": [names[id(parameter)] for parameter in group["params"]]})
     return kinds, {"class": type(optimizer).__name__, "groups": groups, "state": numbers}
+
+
+def _with_tensors_apart(kind: str, name: str, value: Any, kinds: dict[str, dict[str, Any]]) -> Any:
+    """Returns state of a parameter that is no tensor, as a plain value. Tensors in its lists and dicts, which LBFGS has,
+    become arrays of the kind."""
+    count = 0
+
+    def apart(tensor: Any) -> dict[str, Any]:
+        nonlocal count
+        key = f"{name}.{count}"
+        count += 1
+        if key in kinds.setdefault(kind, {}):
+            raise ValueError(f"the optimizer's state {kind} has two tensors of the name {key}")
+        kinds[kind][key] = tensor
+        return reference("array", key)
+
+    return encoded(value, f"{kind} of {name}", apart)
 
 
 def _plain(value: Any) -> Any:
@@ -315,10 +343,17 @@ def _optimizer_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer, o
         settings = {name: _as_in(now.get(name), value) for name, value in group["settings"].items()}
         groups.append({**settings, "params": [numbers[name] for name in here]})
     state: dict[int, dict[str, Any]] = {}
+    apart: set[tuple[str, str]] = set()
+    for kind, values in saved["state"].items():
+
+        def array(value: Any, kind: str = kind) -> Any:
+            apart.add((kind, value["name"]))
+            return opened.optimizer[kind][value["name"]].torch(copy=True)
+
+        for name, value in values.items():
+            state.setdefault(numbers[name], {})[kind] = decoded(value, array)
     for kind, file in opened.optimizer.items():
         for name, tensor in file.items():
-            state.setdefault(numbers[name], {})[kind] = tensor.torch(copy=True)
-    for kind, values in saved["state"].items():
-        for name, value in values.items():
-            state.setdefault(numbers[name], {})[kind] = value
+            if (kind, name) not in apart:
+                state.setdefault(numbers[name], {})[kind] = tensor.torch(copy=True)
     return {"state": state, "param_groups": groups}

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,7 +66,7 @@ def memory_of(entry: Any, name: str, *, writable: bool = False) -> Memory:
     """
     if isinstance(entry, DeviceTensor):
         entry._driver.synchronize(entry._ordinal)
-        return Memory(entry._driver, entry._ordinal, entry.address, entry.dtype, entry.shape, entry)
+        return Memory(entry._driver, entry._ordinal, entry.address, entry.dtype_name, entry.shape, entry)
     if _dtypes.is_torch(entry):
         from . import _torch_tensors
 
@@ -90,60 +89,49 @@ def memory_of(entry: Any, name: str, *, writable: bool = False) -> Memory:
     return Memory(opened, int(ordinal), address, dtype, shape, owner)
 
 
-class DeviceTensor:
+class DeviceTensor(_dtypes.Described):
     """A tensor in the memory of a device, which is freed with the last object that refers to it.
 
     ``torch.from_dlpack``, ``cupy.from_dlpack`` and others take it without a copy. Packed elements (``i4``), blocks
     (``q4_K``) and strings are one-dimensional bytes there, as the file stores them.
 
     Attributes:
-        dtype: the library's name of the dtype.
+        dtype_name: the library's name of the dtype.
         shape: the extents, outermost first.
         nbytes: the number of bytes.
         device: ``"cuda:0"``, ``"hip:1"``.
         address: the address of the first element, for kernels.
     """
 
-    __slots__ = ("_driver", "_kind", "_ordinal", "_owner", "address", "device", "dtype", "nbytes", "shape")
+    __slots__ = ("_driver", "_kind", "_ordinal", "_owner", "address", "device")
 
     def __init__(
-        self, opened: Any, kind: str, ordinal: int, owner: Any, address: int, dtype: str, shape: tuple[int, ...], nbytes: int
+        self, opened: Any, kind: str, ordinal: int, owner: Any, address: int, dtype_name: str, shape: tuple[int, ...],
+        nbytes: int,
     ) -> None:
+        super().__init__(dtype_name, shape, nbytes)
         self._owner = owner
         self._kind = kind
         self._ordinal = ordinal
         self._driver = opened
         self.address = address
-        self.dtype = dtype
-        self.shape = shape
-        self.nbytes = nbytes
         self.device = f"{kind}:{ordinal}"
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Returns a copy of the elements in main memory, after the work that was given to the default stream."""
         raw = self._driver.bytes(self.address, self.nbytes, self._ordinal)
-        if self.dtype in _dtypes.NUMPY:
-            array: np.ndarray[Any, Any] = raw.view(_dtypes.NUMPY[self.dtype]).reshape(self.shape)
+        if self.dtype_name in _dtypes.NUMPY:
+            array: np.ndarray[Any, Any] = raw.view(_dtypes.NUMPY[self.dtype_name]).reshape(self.shape)
             return array
-        if self.dtype in _dtypes.ML_DTYPES:
-            raw = raw.view(np.uint16 if self.dtype == "bf16" else np.uint8).reshape(self.shape)
-        return _dtypes.view_as(raw, self.dtype, self.shape)
+        if self.dtype_name in _dtypes.ML_DTYPES:
+            raw = raw.view(np.uint16 if self.dtype_name == "bf16" else np.uint8).reshape(self.shape)
+        return _dtypes.view_as(raw, self.dtype_name, self.shape)
 
     def torch(self) -> torch.Tensor:
         """Returns a torch tensor with the same memory."""
         from . import _torch_tensors
 
-        return _torch_tensors.tensor_on_device(self._bytes(), self.dtype, self.shape)
+        return _torch_tensors.tensor_on_device(self._bytes(), self.dtype_name, self.shape)
 
     def _array(self, dtype: str, shape: tuple[int, ...]) -> Any:
         code, bits = _CODES[dtype]
@@ -160,7 +148,7 @@ class DeviceTensor:
         # stream, and another stream may not wait for that.
         if stream not in (None, -1, _DEFAULT_STREAMS[self._kind]):
             self._driver.synchronize(self._ordinal)
-        array = self._array(self.dtype, self.shape) if self.dtype in _CODES else self._array("u8", (self.nbytes,))
+        array = self._array(self.dtype_name, self.shape) if self.dtype_name in _CODES else self._array("u8", (self.nbytes,))
         return array.__dlpack__(stream=stream, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -168,20 +156,20 @@ class DeviceTensor:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        whole = self.dtype in _CODES
-        if self._kind != "cuda" or whole and self.dtype not in _dtypes.NUMPY:
-            raise AttributeError(f"__cuda_array_interface__ cannot describe {self.dtype} on {self.device}; DLPack can")
+        whole = self.dtype_name in _CODES
+        if self._kind != "cuda" or whole and self.dtype_name not in _dtypes.NUMPY:
+            raise AttributeError(f"__cuda_array_interface__ cannot describe {self.dtype_name} on {self.device}; DLPack can")
         return {
             "version": 3,
             "shape": self.shape if whole else (self.nbytes,),
-            "typestr": np.dtype(_dtypes.NUMPY[self.dtype] if whole else "uint8").str,
+            "typestr": np.dtype(_dtypes.NUMPY[self.dtype_name] if whole else "uint8").str,
             "data": (self.address if self.nbytes else 0, False),
             "strides": None,
             "stream": 1,  # the default stream, to which the program may have given work
         }
 
     def __repr__(self) -> str:
-        return f"<stele.devices.DeviceTensor on {self.device}: {self.dtype} {list(self.shape)}>"
+        return f"<stele.devices.DeviceTensor on {self.device}: {self.dtype_name} {list(self.shape)}>"
 
 
 def load(
@@ -199,7 +187,7 @@ def load(
         if tensor._leaf not in made:
             owner, address = memory[tensor._leaf]
             made[tensor._leaf] = DeviceTensor(
-                opened, kind, ordinal, owner, address, tensor.dtype, tensor.shape, tensor.nbytes
+                opened, kind, ordinal, owner, address, tensor.dtype_name, tensor.shape, tensor.nbytes
             )
         result[name] = made[tensor._leaf]
     return result

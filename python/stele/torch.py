@@ -7,7 +7,7 @@ from typing import Any
 
 import torch as _torch
 
-from . import _modules
+from . import _modules, transforms
 from ._errors import Report
 from ._file import File, open  # noqa: A004
 from ._interrupt import Progress
@@ -50,6 +50,7 @@ def load_model(
     *,
     device: Any = None,
     assign: bool = False,
+    dequantize: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[list[str], list[str]]:
@@ -65,9 +66,13 @@ def load_model(
         assign: replaces the parameters, like ``load_state_dict(assign=True)``: for modules on the device meta, which are
             an error without it. Names of one parameter stay names of one, if the file has one tensor, or equal ones, for
             them.
+        dequantize: makes f32 of blocks (``q4_K``) and quantized integers, as :func:`stele.transforms.dequantize` does; a
+            tensor in blocks is an error without it.
 
     Returns:
         The missing and the unexpected names.
     """
     file = path if isinstance(path, File) else open(path, **options)
+    if dequantize:
+        file = transforms.dequantize(file)
     return _modules.load(model, file, strict, device=device, assign=assign, progress=progress)

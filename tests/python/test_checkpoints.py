@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import re
 import shutil
+from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +292,8 @@ def test_the_same_step_twice_and_wrong_arguments(tmp_path: Path) -> None:
     for work in (
         lambda: manager.save(2, {"w": object()}),
         lambda: manager.save(2, tensors(2), state={"x": object()}),
+        lambda: manager.save(2, tensors(2), state={"x": [{1, 2}]}),
+        lambda: manager.save(2, tensors(2), state={"x": {object(): 1}}),
         lambda: manager.save("2", tensors(2)),
         lambda: manager.save(2, tensors(2), metrics={"x": "y"}),
     ):
@@ -489,3 +493,84 @@ def test_a_scheduler_and_other_state_go_with_the_step(tmp_path: Path) -> None:
     second.load_state_dict(opened.info.state["scheduler"])  # type: ignore[union-attr]
     assert second.state_dict() == scheduler.state_dict()
     assert equal_states(torch, resumed.state_dict(), optimizer.state_dict())
+
+
+PLAIN = [None, True, -3, 2**64 - 1, 0.5, "text", b"\x00\xff", [], {}, [1, [2, {"a": None}]], {"__python": 1}]
+OTHERS = [
+    (), (1, (2, [3])), {1: 2, "1": 3}, {(1, None): {0.5: b"x"}}, 2**64, -(2**200), Counter([1, 1, 2]), Counter("aab"),
+    OrderedDict([(2, 1), (1, 2)]), {"__python__": "tuple", "items": 3},
+]  # fmt: skip
+SCALARS = [np.float32(0.5), np.int64(-7), np.bool_(True), np.uint8(3), np.float64(2), np.str_("x"), np.float16(0.25)]
+
+
+@pytest.mark.parametrize("value", [*PLAIN, *OTHERS, *SCALARS], ids=repr)
+def test_state_comes_back_as_it_was(value: Any, inside: Path) -> None:
+    manager = stele.CheckpointManager("run")
+    saved = manager.save(1, tensors(1), state={"x": value, "y": [value]})
+    opened = manager.open()
+    assert saved is not None and opened is not None
+    expected = value.item() if isinstance(value, np.generic) else value
+    for info in (saved.info, opened.info, manager.steps()[0]):
+        for found in (info.state["x"], info.state["y"][0]):
+            assert found == expected and type(found) is type(expected)
+            assert repr(found) == repr(expected)
+
+
+def test_random_generators_go_on_after_a_resume(inside: Path) -> None:
+    torch = pytest.importorskip("torch")
+    own, other = random.Random(1), np.random.RandomState(2)
+    generator, third = np.random.default_rng(3), torch.Generator().manual_seed(4)
+    state = {
+        "random": own.getstate(), "numpy": other.get_state(), "generator": generator.bit_generator.state,
+        "torch": third.get_state(), "array": np.arange(6, dtype=np.int16).reshape(2, 3).T,
+    }  # fmt: skip
+    stele.CheckpointManager("run").save(1, tensors(1), state=state)
+    expected = [own.random(), other.random(), generator.random(), torch.rand(1, generator=third).item()]
+    opened = stele.CheckpointManager("run").open()
+    assert opened is not None
+    found = opened.info.state
+    own.setstate(found["random"])
+    other.set_state(found["numpy"])
+    generator.bit_generator.state = found["generator"]
+    third.set_state(found["torch"])
+    assert [own.random(), other.random(), generator.random(), torch.rand(1, generator=third).item()] == expected
+    assert equal_bits(found["array"], state["array"])
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_goes_on_bit_by_bit(steps: int, background: bool, search: str | None, inside: Path) -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    inputs = torch.randn(9, 4)
+
+    def trained(net: Any, optimizer: Any, count: int) -> list[Any]:
+        def loss() -> Any:
+            optimizer.zero_grad()
+            result = (net(inputs) ** 2).mean() + net(inputs).sum().sin()
+            result.backward()
+            return result
+
+        for _ in range(count):
+            optimizer.step(loss)
+        return [parameter.detach().clone() for parameter in net.parameters()]
+
+    def fresh() -> tuple[Any, Any]:
+        net = torch.nn.Linear(4, 3)
+        return net, torch.optim.LBFGS(net.parameters(), lr=0.3, max_iter=3, history_size=4, line_search_fn=search)
+
+    net, optimizer = fresh()
+    trained(net, optimizer, steps)
+    manager = stele.CheckpointManager("run")
+    manager.save(1, net, optimizer, background=background)
+    manager.wait()
+    other, resumed = fresh()
+    assert manager.resume(other, resumed) is not None
+    a, b = optimizer.state_dict(), resumed.state_dict()
+    assert a["state"].keys() == b["state"].keys()
+    for number, entries in a["state"].items():
+        assert entries.keys() == b["state"][number].keys()
+        assert all(repr(entries[kind]) == repr(b["state"][number][kind]) for kind in entries)
+    expected, found = trained(net, optimizer, 2), trained(other, resumed, 2)
+    assert all(torch.equal(x, y) for x, y in zip(expected, found))

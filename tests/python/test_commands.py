@@ -44,13 +44,42 @@ def help_of(name: str) -> str:
     return command(name, "--help")
 
 
+def test_a_plugin_is_loaded(tmp_path: Path) -> None:
+    library = Path(stele._stele.__file__).parents[1] / "plugin" / "stele_python_plugin.so"
+    if not library.exists():
+        pytest.skip("the plug-in of the tests is not built")
+    code = """
+import sys, numpy as np, stele
+stele.load_plugin(sys.argv[1])
+stele.load_plugin(sys.argv[1])
+assert "tiny" in stele.formats()
+stele.save({"a": np.float32([1, 2])}, sys.argv[2] + "/a.tiny")
+file = stele.open(sys.argv[2] + "/a.tiny")
+assert file.format == "tiny" and file["a"].numpy().tolist() == [1, 2] and stele.verify(file)
+stele.convert(file, sys.argv[2] + "/a.npz")
+try:
+    stele.save({"a": np.zeros(2)}, sys.argv[2] + "/a.tiny")
+except stele.FormatError as error:
+    print(error.code, error.path)
+"""
+    assert run_python(code, str(library), str(tmp_path)).stdout == "not_representable a\n"
+
+
+def test_what_is_no_plugin_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.so").write_bytes(b"text")
+    for path in (tmp_path / "none.so", tmp_path / "a.so"):
+        with pytest.raises(stele.NotFoundError, match="cannot be loaded") as error:
+            stele.load_plugin(path)
+        assert (error.value.file, error.value.code) == (str(path), "not_found")
+
+
 # The options of the command that a function lacks, with the reason.
 EVERYWHERE = {
     "help": "help() of Python",
     "json": "the functions return objects",
     "quiet": "the functions print nothing",
     "color": "the functions print nothing",
-    "plugin": "Python loads no code of other formats",
+    "plugin": "load_plugin()",
 }
 LACKING: dict[str, dict[str, str]] = {
     "diff": {"largest": "diff() returns all differences"},
@@ -129,14 +158,14 @@ def test_options_of_convert(a: Path) -> None:
         a, Path("b.stele"), precision="f16", only=["enc.*"], rename={r"^(\w+)\.": r"\1_x."}, compress=True
     )
     with stele.open("b.stele") as file:
-        assert {name: tensor.dtype for name, tensor in file.items()} == {"enc_x.w": "f16", "enc_x.b": "f16"}
+        assert {name: tensor.dtype_name for name, tensor in file.items()} == {"enc_x.w": "f16", "enc_x.b": "f16"}
     assert report.count("lost") == 0
     stele.convert(a, "c.stele", except_="enc.*", transpose="dec.w")
     with stele.open("c.stele") as file:
         assert list(file) == ["dec.w"] and file["dec.w"].shape == (32, 2)
     report = stele.convert(a, "d.stele", quantize=8)
     assert report.count("quantized") == 3
-    assert {tensor.dtype for tensor in stele.open("d.stele").values()} <= {"i8", "u8"}
+    assert {tensor.dtype_name for tensor in stele.open("d.stele").values()} <= {"i8", "u8"}
     stele.convert(a, "e", to="stele")
     assert os.path.exists("e.stele")
     assert stele.convert(a, "f.stele", dry_run=True).count("lost") == 0 and not os.path.exists("f.stele")

@@ -69,7 +69,7 @@ def test_every_element_of_8_and_16_bits_is_its_number(dtype: str) -> None:
     size = 2 if dtype == "bf16" else 1
     raw = np.arange(256**size).astype(f"<u{size}")
     tensor = stele.open(safetensors_file(dtype, [256, raw.size // 256], raw.tobytes()))["a"]
-    assert tensor.dtype == dtype
+    assert tensor.dtype_name == dtype and tensor.dtype == numpy_dtype(dtype)
     found = tensor.numpy()
     assert found.dtype == numpy_dtype(dtype) and found.shape == (256, raw.size // 256)
     expected = np.array([number(dtype, int(bits)) for bits in raw]).reshape(found.shape)
@@ -89,6 +89,22 @@ def test_the_library_decodes_every_element_like_ml_dtypes(dtype: str) -> None:
         assert (stats["nan"], stats["inf"]) == (int(np.isnan(element)), int(np.isinf(element)))
         assert stats["max"] == (element if np.isfinite(element) else None)
         assert float(file[str(i)].numpy()[0]) == element or np.isnan(element)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_dtype_is_that_of_numpy_wherever_numpy_takes_one(dtype: str) -> None:
+    expected = numpy_dtype(dtype)
+    tensor = stele.open(stele.save({"a": sample(dtype)}, format="stele"))["a"]
+    assert (tensor.dtype_name, tensor.dtype) == (dtype, expected)
+    assert np.result_type(tensor) == np.asarray(tensor).dtype == np.empty(2, tensor.dtype).dtype == expected
+    assert (tensor.ndim, tensor.size) == (2, 24)
+
+
+def test_jax_takes_tensors() -> None:
+    jax = pytest.importorskip("jax.numpy")
+    for dtype in ("f32", "bf16", "f8_e4m3fn", "i4", "bool"):
+        tensor = stele.open(stele.save({"a": sample(dtype)}, format="stele"))["a"]
+        assert jax.result_type(tensor) == tensor.dtype == jax.asarray(tensor).dtype
 
 
 @pytest.mark.parametrize("dtype", _dtypes.PACKED_6)
@@ -111,7 +127,7 @@ def test_packed_floats_are_unpacked_from_the_lowest_bit_on(dtype: str) -> None:
     count = 1 << width
     stream = sum(i << (i * width) for i in range(count))
     tensor = stele.open(safetensors_file(dtype, [4, count // 4], stream.to_bytes(count * width // 8, "little")))["a"]
-    assert (tensor.dtype, tensor.shape, tensor.nbytes) == (dtype, (4, count // 4), count * width // 8)
+    assert (tensor.dtype_name, tensor.shape, tensor.nbytes) == (dtype, (4, count // 4), count * width // 8)
     found = tensor.numpy()
     assert found.dtype == numpy_dtype(dtype)
     expected = np.array([number(dtype, bits) for bits in range(count)]).reshape(4, count // 4)
@@ -144,7 +160,7 @@ def onnx_file(code: int, dims: list[int], raw: bytes) -> bytes:
 def test_packed_elements_of_onnx_have_the_lower_half_first(code: int, dtype: str) -> None:
     """onnx.proto: "the first element is stored in the 4 least significant bits"; an odd count leaves the rest zero."""
     tensor = stele.open(onnx_file(code, [3, 3], bytes.fromhex("1032547608")))["a"]
-    assert (tensor.dtype, tensor.shape) == (dtype, (3, 3))
+    assert (tensor.dtype_name, tensor.shape) == (dtype, (3, 3))
     bits = [0, 1, 2, 3, 4, 5, 6, 7, 8]
     expected = {
         "u4": bits,
@@ -178,9 +194,9 @@ def test_blocks_are_bytes_until_they_are_dequantized(tmp_path: Path) -> None:
     stele.save({"a": array}, tmp_path / "a.gguf", precision="q8_0")
     file = stele.open(tmp_path / "a.gguf")
     tensor = file["a"]
-    assert (tensor.dtype, tensor.shape, tensor.nbytes) == ("q8_0", (4, 64), 4 * 2 * 34)
+    assert (tensor.dtype_name, tensor.shape, tensor.nbytes) == ("q8_0", (4, 64), 4 * 2 * 34)
     raw = tensor.numpy()
-    assert raw.dtype.names == ("q8_0",) and raw.nbytes == tensor.nbytes and raw.ndim == 1
+    assert raw.dtype == tensor.dtype and raw.dtype.names == ("q8_0",) and raw.nbytes == tensor.nbytes and raw.ndim == 1
     for index in (0, slice(1), (0, 1), ...):
         with pytest.raises(TypeError, match="q8_0"):
             tensor[index]
@@ -193,7 +209,7 @@ def test_blocks_are_bytes_until_they_are_dequantized(tmp_path: Path) -> None:
     expected = (scales["scale"].astype(np.float32)[:, None] * scales["q"]).reshape(4, 64)
     np.testing.assert_array_equal(stele.transforms.dequantize(file)["a"].numpy(), expected)
     again = stele.open(stele.save(file, format="gguf"))
-    assert again["a"].dtype == "q8_0" and equal_bits(again["a"].numpy().view("u1"), raw.view("u1"))
+    assert again["a"].dtype_name == "q8_0" and equal_bits(again["a"].numpy().view("u1"), raw.view("u1"))
 
 
 WITHOUT = """
@@ -205,7 +221,7 @@ for name in sorted(os.listdir(sys.argv[1])):
     dtype = name.removesuffix(".stele")
     file = stele.open(os.path.join(sys.argv[1], name))
     tensor, array = file["a"], file["a"].numpy()
-    assert array.dtype.names == (dtype,) and tensor.shape == (4, 6), dtype
+    assert array.dtype == tensor.dtype and array.dtype.names == (dtype,) and tensor.shape == (4, 6), dtype
     memory = bytearray(tensor.nbytes)
     tensor.read_into(memory)
     assert array.tobytes() == bytes(memory)
@@ -215,7 +231,7 @@ for name in sorted(os.listdir(sys.argv[1])):
         assert tensor[1:, ::2].tobytes() == array[1:, ::2].tobytes() and tensor[1:, ::2].dtype == array.dtype
         for kind in (array, array.T, array[::-1], array[:, ::2], np.asfortranarray(array)):
             found = stele.open(stele.save({"b": kind}, format="stele"))["b"]
-            assert (found.dtype, found.shape) == (dtype, kind.shape) and found.numpy().tobytes() == kind.tobytes()
+            assert (found.dtype_name, found.shape) == (dtype, kind.shape) and found.numpy().tobytes() == kind.tobytes()
         other = np.zeros_like(array)
         tensor.read_into(other)
         assert other.tobytes() == array.tobytes()
@@ -229,7 +245,7 @@ for name in sorted(os.listdir(sys.argv[1])):
             else:
                 raise AssertionError("packed bytes have no elements")
     copied = stele.open(stele.save({"b": tensor}, format="stele"))["b"]
-    assert (copied.dtype, copied.shape) == (dtype, (4, 6)) and copied.numpy().tobytes() == array.tobytes()
+    assert (copied.dtype_name, copied.shape) == (dtype, (4, 6)) and copied.numpy().tobytes() == array.tobytes()
     print(dtype, bytes(memory).hex())
 assert sys.modules["ml_dtypes"] is None
 """

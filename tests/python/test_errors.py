@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import inspect
+import os
 import pickle
 import re
 from pathlib import Path
@@ -51,6 +52,39 @@ def test_a_folder_that_is_missing(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written() -> None:
     assert isinstance(error_of(lambda: stele.save({"a": np.ones(1)}, "/proc/self/a.stele")), OSError)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EMFILE, errno.EIO, errno.EBUSY])
+def test_errors_of_the_system_have_its_number(number: int) -> None:
+    """By the system's own text, with which the library's message ends."""
+    error = _errors.make("io", f"cannot open: {os.strerror(number)}", file="f")
+    assert isinstance(error, stele.OperatingSystemError) and isinstance(error, type(OSError(number, "")))
+    assert (error.errno, error.filename, error.code) == (number, "f", "io")
+    other = pickle.loads(pickle.dumps(error))
+    assert type(other) is type(error) and (other.errno, other.filename) == (number, "f")
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    (tmp_path / "a.stele").write_bytes(stele.save({"a": np.ones(1)}, format="stele"))
+    (tmp_path / "a.stele").chmod(0)
+    place = str(tmp_path / "a.stele") if os.getuid() else "/proc/1/mem"  # root may read the first
+    try:
+        open(place, "rb").close()
+    except OSError as error:
+        if error.errno != errno.EACCES:
+            pytest.skip("no such file")
+    else:
+        pytest.skip("this user may read everything")
+    for work in (lambda: stele.open(place), lambda: stele.verify(place), lambda: stele.hash(place)):
+        error = error_of(work)
+        assert isinstance(error, PermissionError) and isinstance(error, stele.OperatingSystemError)
+        assert (error.errno, error.filename) == (errno.EACCES, place)
+
+
+def test_results_without_rows_are_false(path: Path) -> None:
+    assert not stele.Report() and stele.Report([("lost", "a", "")])
+    assert not stele.save({"a": np.ones(1)}, path.with_name("b.stele"))
+    assert not stele.diff(path, path) and stele.diff(path, path.with_name("b.stele"))
 
 
 def test_an_existing_file(path: Path) -> None:
@@ -152,6 +186,8 @@ def test_every_error_is_a_stele_error_and_what_python_users_expect() -> None:
         stele.NotFoundError: FileNotFoundError,
         stele.KeyNotFoundError: KeyError,
         stele.OperatingSystemError: OSError,
+        stele.PermissionDeniedError: PermissionError,
+        stele.TimedOutError: TimeoutError,
         stele.ExistsError: FileExistsError,
         stele.MemoryLimitError: MemoryError,
     }

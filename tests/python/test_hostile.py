@@ -45,7 +45,7 @@ def use(source, label):
                 try:
                     tensor[0], tensor[..., ::-1]
                 except (TypeError, IndexError):
-                    assert tensor.dtype.startswith(("q", "iq", "string", "opaque")) or 0 in tensor.shape, tensor
+                    assert tensor.dtype_name.startswith(("q", "iq", "string", "opaque")) or 0 in tensor.shape, tensor
         arrays = file.numpy()
         opened += 1
     except stele.Error as error:

@@ -66,7 +66,7 @@ def part(tensor):
     try:
         return (tensor[0], tensor[..., ::-1]) if tensor.shape else tensor[()]
     except (TypeError, IndexError):
-        assert tensor.dtype.startswith(("q", "iq", "string", "opaque")) or 0 in tensor.shape, tensor
+        assert tensor.dtype_name.startswith(("q", "iq", "string", "opaque")) or 0 in tensor.shape, tensor
 
 
 def use(source, size, label):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import http.server
 import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +80,14 @@ class Stalls(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(end - begin))
         self.send_header("ETag", '"1"')
         self.end_headers()
-        if self.path == "/stalls" or begin > self.small:
+        if self.path == "/stalls" or begin > self.small and self.path != "/whole":
             self.ended.wait()
         self.wfile.write(self.data[begin:end])
+
+    def do_PUT(self) -> None:
+        self.ended.wait()
+
+    do_POST = do_PUT
 
 
 @pytest.mark.parametrize(
@@ -91,6 +100,10 @@ class Stalls(http.server.BaseHTTPRequestHandler):
         "stele.open('hf://o/m')",
         "stele.open('s3://bucket/dir/')",
         "CheckpointManager('s3://bucket/steps/').steps()",
+        "stele.verify(f'{server}/stalls')",
+        "stele.convert('s3://bucket/dir/', 'a.stele')",
+        "stele.save({'a': np.ones(9)}, 's3://bucket/a.stele')",
+        "CheckpointManager('s3://bucket/steps/').save(1, {'a': np.ones(9)})",
     ],
 )
 def test_ctrl_c_ends_requests(work: str) -> None:
@@ -106,19 +119,37 @@ def test_ctrl_c_ends_requests(work: str) -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         code = f"""
-import os, signal, sys, threading, time, stele
+import os, signal, sys, threading, time, numpy as np, stele
 from stele.checkpoints import CheckpointManager
 server = sys.argv[1]
 threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     {work}
 except KeyboardInterrupt:
+    for _ in range(2):  # the interruption ended one call
+        assert list(stele.open(f"{{server}}/whole")) == ["small", "big"]
+        assert stele.open(stele.save({{"a": np.zeros(3)}}, format="stele"))["a"].stats()["zeros"] == 3
     print("interrupted")
 """
         environment = dict(os.environ, HF_ENDPOINT=url, AWS_ENDPOINT_URL=f"{url}/stalls", HF_HUB_CACHE="/nonexistent")
+        environment |= {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}
         # The stall of a connection alone would end it after 30 seconds, and six tries.
         try:
             assert run_python(code, url, timeout=60, env=environment).stdout == "interrupted\n"
         finally:
             handler.ended.set()
             server.shutdown()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_a_signal_ends_the_command_in_order(tmp_path: Path) -> None:
+    """As that of the program: its exit status, and no file that is not whole."""
+    stele.save({"a": np.zeros(32 << 20)}, tmp_path / "a.stele", durability="process")
+    words = ["convert", str(tmp_path / "a.stele"), str(tmp_path / "b.json.zst")]
+    process = subprocess.Popen([sys.executable, "-m", "stele", *words], stderr=subprocess.PIPE, text=True)
+    while len(list(tmp_path.iterdir())) < 2 and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.strip()) == (130, "stele: interrupted")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.stele"]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import pickle
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator, Mapping, ValuesView
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import DATA, FORMATS, SHARED, TEST_DATA, equal_bits, numpy_dtype
+from conftest import DATA, FORMATS, SHARED, TEST_DATA, WAYS, equal_bits, numpy_dtype, opened
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +57,44 @@ def test_an_unknown_name_is_a_key_error_with_a_hint(path: Path) -> None:
     assert error.value.hint == "did you mean a?"
 
 
+def test_the_hint_of_a_missing_name_is_made_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    import difflib
+
+    calls = []
+    real = difflib.get_close_matches
+    monkeypatch.setattr(difflib, "get_close_matches", lambda *a, **k: calls.append(1) or real(*a, **k))
+    file = stele.open(stele.save({f"layers.{i}.w": np.zeros(1) for i in range(3000)}, format="stele"))
+    errors = []
+    for _ in range(100):
+        with pytest.raises(KeyError) as error:
+            file["layers.1.W"]
+        errors.append(error.value)
+    assert calls == []
+    assert str(errors[0]) == "not_found: layers.1.W: the file has no tensor of this name; did you mean layers.1.w?"
+    assert str(errors[0]).count("did you mean") == 1 == len(calls)
+    for other in (pickle.loads(pickle.dumps(errors[1])), copy.copy(errors[2]), errors[3]):
+        assert other.hint == "did you mean layers.1.w?" and str(other) == str(errors[0])
+    assert len(pickle.dumps(errors[1])) < 1000
+    assert file.close() is None and errors[4].hint == "did you mean layers.1.w?"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_files_close_without_the_garbage_collector(way: str, tmp_path: Path) -> None:
+    file = opened(way, DATA, tmp_path)
+    tensor, array = file["a"], file["a"].numpy()
+    dict(file.items())
+    model = weakref.ref(file._model)
+    gc.collect()
+    gc.disable()
+    try:
+        del file
+        assert model() is not None and equal_bits(tensor.numpy(), DATA["a"])  # a tensor keeps what it reads
+        del tensor, array
+        assert model() is None
+    finally:
+        gc.enable()
+
+
 def test_a_missing_name_among_many_costs_little() -> None:
     file = stele.open(stele.save({f"layer.{i}.weight": np.float32([1]) for i in range(20_000)}, format="stele"))
     file.get("x")
@@ -64,7 +104,7 @@ def test_a_missing_name_among_many_costs_little() -> None:
 def test_attributes_of_tensors(path: Path) -> None:
     file = stele.open(path)
     tensor = file["b"]
-    assert (tensor.name, tensor.dtype, tensor.shape, tensor.nbytes) == ("b", "bf16", (2, 3), 12)
+    assert (tensor.name, tensor.dtype_name, tensor.shape, tensor.nbytes) == ("b", "bf16", (2, 3), 12)
     assert (tensor.ndim, tensor.size, len(tensor), tensor.annotations) == (2, 6, 2, {})
     assert repr(tensor) == "<stele.Tensor 'b': bf16 [2, 3]>"
     assert file.nbytes == sum(array.nbytes for array in DATA.values())
@@ -196,7 +236,11 @@ def test_a_file_is_pickled_by_its_path(path: Path, tmp_path: Path, monkeypatch: 
     for other in (pickle.loads(pickle.dumps(file)), copy.copy(file), copy.deepcopy(file)):
         assert other is not file and list(other) == list(file) and equal_bits(other["a"].numpy(), DATA["a"])
     tensor = pickle.loads(pickle.dumps(file["b"]))
-    assert (tensor.name, tensor.dtype, tensor.shape) == ("b", "bf16", (2, 3)) and equal_bits(tensor.numpy(), DATA["b"])
+    assert (tensor.name, tensor.dtype_name, tensor.shape) == ("b", "bf16", (2, 3)) and equal_bits(tensor.numpy(), DATA["b"])
+    both = pickle.loads(pickle.dumps((file["b"], file)))
+    both[1].close()
+    with pytest.raises(ValueError, match="closed"):
+        both[0].numpy()
     part = pickle.loads(pickle.dumps(stele.open(path, limit="1G")))
     assert list(part) == list(file)
 
@@ -265,9 +309,9 @@ def test_files_of_other_programs_are_opened(name: str, tensor: str | None, dtype
         pytest.skip(f"{path} is missing")
     file = stele.open(path)
     first = file[tensor or next(iter(file))]
-    assert (first.dtype, first.shape) == (dtype, shape)
+    assert (first.dtype_name, first.shape) == (dtype, shape)
     arrays = file.numpy()
-    assert all(arrays[n].shape == t.shape and arrays[n].dtype == numpy_dtype(t.dtype) for n, t in file.items())
+    assert all(arrays[n].shape == t.shape and arrays[n].dtype == numpy_dtype(t.dtype_name) == t.dtype for n, t in file.items())
 
 
 def test_a_path_named_like_an_option_or_standard_input_is_a_path(inside: Path) -> None:
@@ -291,7 +335,7 @@ def test_quantized_weights_are_one_tensor_or_their_parts() -> None:
     name = "model.layers.0.self_attn.k_proj"
     with stele.open(folder) as file:
         weight = file[f"{name}.weight"]
-        assert (weight.dtype, weight.shape, file.notes) == ("f32", (32, 64), [])
+        assert (weight.dtype_name, weight.shape, file.notes) == ("f32", (32, 64), [])
         composite = weight.composite
         assert composite is not None and (composite["scheme"], composite["bits"], composite["group"]) == ("gptq", 4, 64)
         assert composite["parts"][0] == f"{name}.qweight"

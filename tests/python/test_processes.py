@@ -393,6 +393,27 @@ ctypes.pythonapi.Py_IncRef(ctypes.py_object(file._model))
 
 
 @pytest.mark.skipif(ASAN, reason="AddressSanitizer keeps freed memory")
+def test_an_import_in_another_interpreter_changes_nothing_in_this_one() -> None:
+    pytest.importorskip("_xxsubinterpreters")
+    code = """
+import _xxsubinterpreters as interpreters
+import numpy as np, stele
+other = interpreters.create()
+for _ in range(2):
+    try:
+        interpreters.run_string(other, "import stele")
+    except interpreters.RunFailedError as error:
+        print("ImportError" in str(error))
+    file = stele.open(stele.save({"a": np.arange(3.0)}, format="stele"))
+    assert file["a"].numpy().tolist() == [0, 1, 2] and file["a"].stats()["max"] == 2
+    try:
+        stele.open("none")
+    except stele.NotFoundError:
+        pass
+"""
+    assert run_python(code).stdout == "True\nTrue\n"
+
+
 def test_repeated_work_takes_no_more_memory(tmp_path: Path) -> None:
     run_python(
         """

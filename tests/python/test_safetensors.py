@@ -154,6 +154,14 @@ def test_results_can_be_changed(path: str) -> None:
     assert Path(path).read_bytes() == before
 
 
+def test_a_mask_is_never_lost() -> None:
+    array = np.ma.array([1, 2, 3], mask=[False, True, False])
+    with pytest.raises(SafetensorError, match=r"^a: no format has masks; use \.filled\(\)$"):
+        save({"a": array})
+    for whole in (np.ma.array([1, 2, 3]), np.ma.array([1, 2, 3], mask=[False] * 3)):
+        assert equal_bits(load(save({"a": whole}))["a"], np.array([1, 2, 3]))
+
+
 def test_without_ml_dtypes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     save_file({"a": sample("bf16"), "q": sample("f4_e2m1")}, path)
     monkeypatch.setattr(_dtypes, "ml_dtype", lambda name: None)

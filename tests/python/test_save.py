@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -346,7 +347,7 @@ def test_a_target_that_is_no_path_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="not a path or a file object: int"):
         stele.save({"a": np.ones(1)}, 7, format="stele")
     with pytest.raises(TypeError, match="not a dict of tensors"):
-        stele.save([np.ones(1)], format="stele")  # type: ignore[arg-type]
+        stele.save(np.ones(1), format="stele")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="need"):
         stele.save({"a": np.ones(1)})
 
@@ -614,9 +615,51 @@ def test_a_byte_of_a_bool_that_is_not_0_is_true(tmp_path: Path) -> None:
         assert list(stele.open(tmp_path / "a.stele")["a"].numpy()) == [bool(b) for b in array]
 
 
-def test_an_empty_container_is_a_row(tmp_path: Path) -> None:
-    report = stele.save({"a": np.ones(1), "b": {}, "c": {"d": []}}, tmp_path / "a.stele")
-    assert report.paths("lost") == ["b", "c.d"]
+def test_a_mask_is_never_lost(tmp_path: Path) -> None:
+    array = np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[False, True], [False, False]])
+    for masked in (array, array.T, array[:, ::-1], array[0]):
+        with pytest.raises(TypeError, match=r"^a: no format has masks; use \.filled\(\)$"):
+            stele.save({"a": masked}, format="stele")
+    for whole in (array[1], array.filled(), np.ma.array([1.0, 2.0]), np.ma.array([1], mask=[False])):
+        assert equal_bits(stele.open(stele.save({"a": whole}, format="stele"))["a"].numpy(), np.asarray(whole))
+    with pytest.raises(TypeError, match="mask"):
+        stele.open(stele.save({"a": np.ones((2, 2))}, format="stele"))["a"].read_into(array)
+
+
+EMPTY = {"a": np.ones(1, np.float32), "b": {}, "c": {"d": [], "e": ()}}
+
+
+def saved_in_three_ways(tensors: Any, folder: Path, name: str, **options: Any) -> Iterator[stele.File]:
+    stele.save(tensors, folder / "a", format=name, **options)
+    yield stele.open(next(folder.glob("a*")))
+    buffer = io.BytesIO()
+    stele.save(tensors, buffer, format=name, **options)
+    yield stele.open(buffer)
+    yield stele.open(stele.save(tensors, format=name, **options))
+
+
+@pytest.mark.parametrize("name", ["stele", "json", "safetensors", "pytorch", "npz", "gguf", "archive"])
+def test_an_empty_container_is_a_value(name: str, tmp_path: Path) -> None:
+    for file in saved_in_three_ways(EMPTY, tmp_path, name):
+        assert list(file) == ["a"] and dict(file.values) == {"b": {}, "c.d": [], "c.e": []}
+        assert file.tree["b"] == {} and file.tree["c"] == {"d": [], "e": []}
+
+
+def test_a_format_without_values_has_no_empty_containers(tmp_path: Path) -> None:
+    for target in (tmp_path / "a.npy", io.BytesIO(), None):
+        with pytest.raises(stele.FormatError) as error:
+            stele.save(EMPTY, target, format="npy")
+        assert (error.value.code, error.value.path) == ("not_representable", "b")
+    report = stele.save(EMPTY, tmp_path / "a.npy", allow_loss=True)
+    assert report.paths("lost") == ["b", "c.d", "c.e"]
+
+
+@pytest.mark.parametrize("root", [list, tuple])
+def test_lists_of_tensors_have_their_numbers_as_names(root: Any, tmp_path: Path) -> None:
+    arrays = root([np.ones(2, np.float32), {"w": (np.zeros(3, np.float32), 7)}])
+    for file in saved_in_three_ways(arrays, tmp_path, "safetensors"):
+        assert list(file) == ["0", "1.w.0"] and dict(file.values) == {"1.w.1": 7}
+        assert equal_bits(file["0"].numpy(), arrays[0])
 
 
 @pytest.mark.parametrize("more", [{"metadata": {"k": "v"}}, {"values": {"epoch": 1}}])

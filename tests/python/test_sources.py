@@ -155,6 +155,28 @@ class NoTell(Reading):
         return self._file.tell()
 
 
+class OddPosition(Reading):
+    """Its seek() to the end, and tell(), return `position`."""
+
+    def __init__(self, data: bytes, position: Any, tell: Any = 0) -> None:
+        super().__init__(data)
+        self.position, self.told = position, tell
+
+    def seek(self, offset: int, whence: int = 0) -> Any:
+        return self.position if whence == 2 else super().seek(offset, whence)
+
+    def tell(self) -> Any:
+        return self.told
+
+
+@pytest.mark.parametrize(
+    ("position", "told"), [("x", 0), (-1, 0), (1.5, 0), (2**70, 0), ([], 0), (b"", 0), (None, "x"), (None, None), (None, -1)]
+)
+def test_a_position_that_is_none_is_an_error_of_the_file_object(position: Any, told: Any) -> None:
+    with pytest.raises(stele.OperatingSystemError, match=r"seek\(\) of the file object returned no position"):
+        stele.open(OddPosition(stele.save(DATA, format="safetensors"), position, told))
+
+
 def test_seek_need_not_return_the_position() -> None:
     """SpooledTemporaryFile of Python 3.10 returns None."""
     file = stele.open(NoTell(stele.save(DATA, format="safetensors")))

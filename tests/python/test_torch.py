@@ -68,7 +68,7 @@ def make(dtype: str) -> Any:
 def test_tensors_of_every_dtype_in_every_memory_order_come_back(dtype: str) -> None:
     tensors = {name: kind(make(dtype)) for name, kind in KINDS.items()}
     file = stele.open(stele.save(tensors, format="stele"))
-    assert all(tensor.dtype == dtype for tensor in file.values())
+    assert all(tensor.dtype_name == dtype for tensor in file.values())
     for found in (file.torch(), {name: tensor.torch() for name, tensor in file.items()}, file.torch(copy=True)):
         assert {name: bits(tensor) for name, tensor in found.items()} == {name: bits(t) for name, t in tensors.items()}
 
@@ -105,10 +105,62 @@ def test_the_numbers_of_bf16_and_f8_are_those_of_torch() -> None:
         assert bits(stele.open(stele.save({"a": file["a"].numpy()}, format="safetensors"))["a"].torch()) == bits(tensor)
 
 
+FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)
+
+
+@pytest.mark.skipif(FLOAT4 is None, reason="torch 2.8 added float4")
+@pytest.mark.parametrize("format", ["stele", "safetensors", "pytorch"])
+def test_pairs_of_float4_come_back(format: str, tmp_path: Path) -> None:
+    whole = torch.arange(48, dtype=torch.uint8).reshape(4, 12).view(FLOAT4)
+    raws = {"a": whole, "t": whole.view(torch.uint8)[:, ::2].t().view(FLOAT4), "e": whole[:0], "tie": whole}
+    if format != "stele":
+        raws["t"] = raws["t"].view(torch.uint8).contiguous().view(FLOAT4)
+    stele.save(raws, tmp_path / "a", format=format)
+    path = next(tmp_path.glob("a*"))
+    file = stele.open(path)
+    assert {name: (t.dtype_name, t.shape) for name, t in file.items()} == {
+        name: ("f4_e2m1", (*t.shape[:-1], 2 * t.shape[-1])) for name, t in raws.items()
+    }
+    low = file["a"].numpy().view(np.uint8)[:, 0::2] & 15  # the first number of a pair is in the lower half
+    assert np.array_equal(low, whole.view(torch.uint8).numpy() & 15)
+    loads = [file.torch(), {name: t.torch() for name, t in file.items()}, stele.torch.load_file(path)]
+    if format == "pytorch":
+        loads.append(torch.load(path))
+    for found in loads:
+        for name, raw in raws.items():
+            assert found[name].dtype == FLOAT4 and found[name].shape == raw.shape
+            assert torch.equal(found[name].view(torch.uint8), raw.view(torch.uint8))
+    out = torch.zeros(4, 12, dtype=torch.uint8).view(FLOAT4)
+    file["a"].read_into(out)
+    assert torch.equal(out.view(torch.uint8), whole.view(torch.uint8))
+    with pytest.raises(ValueError, match="shape"):
+        file["a"].read_into(out.view(torch.uint8).reshape(2, 24).view(FLOAT4))
+    with pytest.raises(TypeError, match="f4_e2m1"):
+        stele.open(stele.save({"u": np.zeros((4, 24), np.uint8)}, format="npz"))["u"].read_into(out)
+
+
+@pytest.mark.skipif(FLOAT4 is None, reason="torch 2.8 added float4")
+def test_modules_may_have_pairs_of_float4(tmp_path: Path) -> None:
+    def made(start: int) -> torch.nn.Module:
+        net = torch.nn.Linear(2, 2)
+        net.register_buffer("codes", torch.arange(start, start + 8, dtype=torch.uint8).reshape(2, 4).view(FLOAT4))
+        return net
+
+    net, other = made(0), made(9)
+    stele.torch.save_model(net, tmp_path / "a.safetensors")
+    assert stele.torch.load_model(other, tmp_path / "a.safetensors") == ([], [])
+    assert torch.equal(other.codes.view(torch.uint8), net.codes.view(torch.uint8))
+    assert stele.torch.load_model(made(9), tmp_path / "a.safetensors", assign=True) == ([], [])
+    with pytest.raises(TypeError, match="odd"):
+        stele.open(stele.save({"a": sample("f4_e2m1", (2, 3))}, format="stele"))["a"].torch()
+    with pytest.raises(TypeError, match="without axes"):
+        stele.save({"a": net.codes[0, 0]}, format="stele")
+
+
 def test_a_dtype_that_torch_lacks_is_a_type_error_with_the_name() -> None:
     file = stele.open(stele.save({"i": sample("i4"), "f": sample("f6_e2m3")}, format="stele"))
     for name in file:
-        with pytest.raises(TypeError, match=file[name].dtype):
+        with pytest.raises(TypeError, match=file[name].dtype_name):
             file[name].torch()
     with pytest.raises(TypeError, match=r"\bi\b"):
         file.torch()
@@ -413,7 +465,7 @@ def test_values_beside_tensors_and_scalars_of_torch() -> None:
         stele.save({"a": torch.tensor(3), "b": torch.tensor(1.5), "n": 4, "l": [torch.ones(1), 2]}, format="stele")
     )
     assert dict(file.values) == {"n": 4, "l.1": 2}
-    assert file["a"].dtype == "i64" and file["a"].shape == () and file["a"].torch().item() == 3
+    assert file["a"].dtype_name == "i64" and file["a"].shape == () and file["a"].torch().item() == 3
 
 
 def test_ml_dtypes_arrays_become_torch_tensors() -> None:
@@ -661,6 +713,10 @@ def test_blocks_are_no_parameters(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match=r"weight.*q8_0.*dequantize"):
             stele.torch.load_model(torch.nn.Linear(256, 64, bias=False), file, assign=assign)
     assert stele.torch.load_model(torch.nn.Linear(256, 64, bias=False), stele.transforms.dequantize(file)) == ([], [])
+    net = torch.nn.Linear(256, 64, bias=False)
+    assert stele.torch.load_model(net, file, dequantize=True) == ([], [])
+    numbers = stele.transforms.dequantize(file)["weight"].torch()
+    assert torch.equal(net.weight.detach(), numbers) and float(numbers.abs().max()) > 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")

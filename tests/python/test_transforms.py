@@ -108,10 +108,10 @@ def test_merge_and_overlay(file: stele.File) -> None:
 
 def test_precision(file: stele.File) -> None:
     half = transforms.precision(file, "f16")
-    assert {name: tensor.dtype for name, tensor in half.items()} == {"enc.0.w": "f16", "enc.0.b": "f16", "dec.w": "i16"}
+    assert {name: tensor.dtype_name for name, tensor in half.items()} == {"enc.0.w": "f16", "enc.0.b": "f16", "dec.w": "i16"}
     assert equal_bits(half["enc.0.w"].numpy(), TENSORS["enc.0.w"].astype(np.float16))
     some = transforms.precision(file, "f64", "enc.0.w")
-    assert (some["enc.0.w"].dtype, some["enc.0.b"].dtype) == ("f64", "bf16")
+    assert (some["enc.0.w"].dtype_name, some["enc.0.b"].dtype_name) == ("f64", "bf16")
     big = stele.open(stele.save({"a": np.float32([1e30])}, format="stele"))
     with pytest.raises(ValueError, match="a"):
         transforms.precision(big, "f16")["a"].numpy()
@@ -120,19 +120,19 @@ def test_precision(file: stele.File) -> None:
         transforms.precision(file, "f17")
     matrix = stele.open(stele.save({"m": np.ones((2, 64), np.float32), "v": np.ones(3, np.float32)}, format="stele"))
     blocks = transforms.precision(matrix, "q8_0")
-    assert (blocks["m"].dtype, blocks["v"].dtype) == ("q8_0", "f32")
+    assert (blocks["m"].dtype_name, blocks["v"].dtype_name) == ("q8_0", "f32")
     np.testing.assert_allclose(transforms.dequantize(blocks)["m"].numpy(), np.ones((2, 64)), atol=1e-3)
     llama = {"blk.0.ffn_up.weight": np.ones((2, 256), np.float32), "blk.0.attn_norm.weight": np.ones(256, np.float32)}
     mixed = transforms.precision(stele.open(stele.save(llama, format="stele")), "Q4_K_M")
-    assert [tensor.dtype for tensor in mixed.values()] == ["q4_K", "f32"]
+    assert [tensor.dtype_name for tensor in mixed.values()] == ["q4_K", "f32"]
 
 
 def test_quantize_and_dequantize(file: stele.File) -> None:
     quantized, report = transforms.quantize(file, 8, "enc.0.w")
     assert report.paths("quantized") == ["enc.0.w"]
-    assert quantized["enc.0.w"].dtype in ("u8", "i8") and quantized["enc.0.w"].annotations
+    assert quantized["enc.0.w"].dtype_name in ("u8", "i8") and quantized["enc.0.w"].annotations
     back = transforms.dequantize(quantized)
-    assert back["enc.0.w"].dtype == "f32"
+    assert back["enc.0.w"].dtype_name == "f32"
     assert np.abs(back["enc.0.w"].numpy() - TENSORS["enc.0.w"]).max() <= 23 / 255
     saved = stele.open(stele.save(quantized, format="stele"))
     assert saved["enc.0.w"].annotations == quantized["enc.0.w"].annotations

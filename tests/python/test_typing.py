@@ -30,6 +30,7 @@ reveal_type(file["a"])
 reveal_type(list(file))
 reveal_type(file["a"].shape)
 reveal_type(file["a"].dtype)
+reveal_type(file["a"].dtype_name)
 reveal_type(file["a"].numpy())
 reveal_type(file["a"].torch())
 reveal_type(file.numpy())
@@ -63,6 +64,7 @@ REVEALED = [
     "stele._tensor.Tensor",
     "list[str]",
     "tuple[int, ...]",
+    "numpy.dtype[Any]",
     "str",
     "numpy.ndarray[Any, Any]",
     "torch._tensor.Tensor",

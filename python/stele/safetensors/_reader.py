@@ -78,29 +78,29 @@ class Reader:
         found = [self.file[name] for name in self.names()]
         if self._framework != "pytorch":
             return {t.name: self._converted(array) for t, array in zip(found, self._read(found))}
-        whole = [t for t in found if t.dtype not in PACKED]
+        whole = [t for t in found if t.dtype_name not in PACKED]
         arrays = dict(zip((t.name for t in whole), self._read(whole)))
         return {t.name: self._torch(arrays[t.name], t) if t.name in arrays else self._on_cpu(t) for t in found}
 
     def part(self, name: str, index: Any) -> Any:
         """Returns a part of a tensor, of which only that part is read."""
         found = self.find(name)
-        if self._framework == "pytorch" and (not self._own or found.dtype in PACKED):
+        if self._framework == "pytorch" and (not self._own or found.dtype_name in PACKED):
             return self._to_device(self._on_cpu(found)[index])
         index = checked(index, found.shape, lambda text, code: self.failed(text, code, name))
-        reader = self.file._reader
+        reader = self.file._opened.reader
         with translated("Error while reading"):
-            if found.dtype in PACKED:
+            if found.dtype_name in PACKED:
                 array = found.numpy()
                 if array.shape != found.shape:
-                    raise self.failed(f"{name}: parts of {CODES[found.dtype]} need ml_dtypes", "unsupported", name)
+                    raise self.failed(f"{name}: parts of {CODES[found.dtype_name]} need ml_dtypes", "unsupported", name)
                 array = array[index + (...,)]
             elif not self._own and reader.viewable(found._leaf, True):
                 array = found.numpy()[index + (...,)]
             else:
                 start, length, after = box(index, found.shape)
                 part = reader.region(found._leaf, start, length)
-                array = _dtypes.view_as(part, found.dtype, part.shape)[after + (...,)]
+                array = _dtypes.view_as(part, found.dtype_name, part.shape)[after + (...,)]
         if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
             array = array.copy()
         if self._framework == "pytorch":
@@ -122,19 +122,19 @@ class Reader:
     def raw(self) -> Iterator[tuple[str, str, tuple[int, ...], bytearray]]:
         """Returns names, dtypes, shapes and bytes of all tensors."""
         for found in map(self.file.__getitem__, self.names()):
-            yield found.name, CODES[found.dtype], found.shape, bytearray(self._bytes(found))
+            yield found.name, CODES[found.dtype_name], found.shape, bytearray(self._bytes(found))
 
     def _bytes(self, found: Tensor) -> Array:
         """Returns the bytes of a tensor: a view, or read."""
         with translated("Error while reading"):
-            array: Array = self.file._reader.arrays([found._leaf], False, False, False, None)[0]
+            array: Array = self.file._opened.reader.arrays([found._leaf], False, False, False, None)[0]
         return array.reshape(-1).view(np.uint8)
 
     def _read(self, found: list[Tensor]) -> list[Array]:
         """Returns arrays that can be changed; views that cannot, where the framework copies them."""
         view = not self._own and self._framework in ("flax", "mlx", "paddle")
         with translated("Error while reading"):
-            return self.file._arrays(found, copy=not view, writable=not view)
+            return self.file._opened.arrays(found, copy=not view, writable=not view)
 
     def _mapped(self) -> dict[int, Array]:
         """Returns the elements of all aligned tensors, as views of one private mapping, by their numbers in the file.
@@ -143,7 +143,7 @@ class Reader:
         """
         with self._lock:
             if self._views is None:
-                reader = self.file._reader
+                reader = self.file._opened.reader
                 leaves = [leaf for leaf in dict.fromkeys(self.file._index().values()) if reader.viewable(leaf, True)]
                 with translated("Error while reading"):
                     self._views = dict(zip(leaves, reader.arrays(leaves, False, True, False, None)))
@@ -153,12 +153,12 @@ class Reader:
 
     def _on_cpu(self, found: Tensor) -> Any:
         """Returns a torch tensor: a view of the mapping, or read."""
-        packed = found.dtype in PACKED
+        packed = found.dtype_name in PACKED
         array = None if self._own else self._mapped().get(found._leaf)
         if array is None:
             array = self._bytes(found).copy() if packed else self._read([found])[0]
         elif not packed:
-            array = _dtypes.view_as(array, found.dtype, found.shape)
+            array = _dtypes.view_as(array, found.dtype_name, found.shape)
         return self._torch(array, found)
 
     def _torch(self, array: Array, found: Tensor) -> Any:
@@ -168,27 +168,22 @@ class Reader:
         from .. import _torch_tensors
 
         known, shape = self._torch_type(found)
-        if found.dtype in PACKED:
+        if found.dtype_name in PACKED:
             return torch.from_numpy(array.reshape(-1)).view(known).reshape(shape)
-        return _torch_tensors.tensor_of(array, found.dtype)
+        return _torch_tensors.tensor_of(array, found.dtype_name)
 
     def _torch_type(self, found: Tensor) -> tuple[Any, tuple[int, ...]]:
         """Returns dtype and shape in torch, whose elements of F4 are pairs. Errors: SafetensorError."""
-        import torch
-
         from .. import _torch_tensors
 
-        name, packed = found.name, found.dtype == "f4_e2m1"
-        known = getattr(torch, "float4_e2m1fn_x2", None) if packed else _torch_tensors.BY_NAME.get(found.dtype)
-        if known is None:
-            code = CODES[found.dtype]
-            raise self.failed(f"Dtype not understood: {code}: torch has none for {name}", "unsupported", name)
-        if not packed:
-            return known, found.shape
-        if not found.shape or found.shape[-1] % 2:
+        name, code = found.name, CODES[found.dtype_name]
+        known = _torch_tensors.type_of(found.dtype_name, found.shape)
+        if known is None and found.dtype_name == "f4_e2m1" and _torch_tensors.FLOAT4 is not None:
             text = f"{name}: torch has only pairs of F4 elements; the shape is {list(found.shape)}"
             raise self.failed(text, "unsupported", name)
-        return known, (*found.shape[:-1], found.shape[-1] // 2)
+        if known is None:
+            raise self.failed(f"Dtype not understood: {code}: torch has none for {name}", "unsupported", name)
+        return known
 
     def _is_cuda(self) -> bool:
         """Returns true if the device is a GPU of CUDA, to which pinned memory is copied fastest."""
@@ -207,7 +202,7 @@ class Reader:
         if host.numel():
             memory = host.reshape(-1).view(torch.uint8).numpy()
             with translated("Error while reading"):
-                self.file._reader.read_into(found._leaf, memory, None)
+                self.file._opened.reader.read_into(found._leaf, memory, None)
         return host
 
     def _to_device(self, tensor: Any) -> Any:

@@ -29,7 +29,7 @@ class PySafeSlice:
 
     def get_dtype(self) -> str:
         """Returns the dtype as in the file: ``"F32"``."""
-        return CODES[self._reader.find(self._name).dtype]
+        return CODES[self._reader.find(self._name).dtype_name]
 
     def __getitem__(self, index: Any) -> Any:
         """Returns a part. Indices are integers, slices and an ellipsis; for torch and ``"mmap"``, all that torch has.

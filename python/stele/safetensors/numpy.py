@@ -13,6 +13,7 @@ from .._save import _described
 from . import TensorSpec, deserialize, safe_open, serialize, serialize_file
 from ._arguments import items_of
 from ._dtypes import CODES, unknown_dtype
+from ._errors import error_of
 from ._safe_open import load_bytes, load_path
 from ._saving import bytes_of, write
 
@@ -44,7 +45,9 @@ def _rows(tensor_dict: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         array = np.asanyarray(tensor)
         try:
             row = _described(name, array)
-        except TypeError:
+        except TypeError as error:
+            if np.ma.is_masked(array):
+                raise error_of(str(error)) from None
             raise unknown_dtype(array.dtype.name, name) from None
         if row[1] not in CODES:
             raise unknown_dtype(array.dtype.name, name)
