@@ -319,6 +319,7 @@ class Exporter {
       STELE_TRY(add_constant_output(output));
     }
     to_.drop_unused(outputs_);
+    for (const auto& loss : to_.inexact()) losses_.push_back(loss);
     for (const std::string& input : inputs_) {
       STELE_TRY(put_value(onnx::graph_field::input, input));
     }

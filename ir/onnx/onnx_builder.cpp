@@ -4,10 +4,12 @@
 #include <array>
 #include <iterator>
 #include <unordered_set>
+#include <utility>
 
 #include "base/similar.hpp"
 #include "encodings/onnx/fields.hpp"
 #include "ir/engine/arguments.hpp"
+#include "ir/onnx/kernels.hpp"
 #include "ir/operators/names.hpp"
 
 namespace stele::inline v0::detail::ir {
@@ -97,8 +99,81 @@ Status OnnxBuilder::emit(ModelNode node) {
     known_[node.outputs[i]].made = true;
   }
   STELE_TRY(infer(*declaration, node, *this));
+  return append(std::move(node));
+}
+
+DType OnnxBuilder::dtype_of(const std::string& name) const {
+  const TensorInfo* const info = find(name);
+  return info != nullptr ? info->dtype : DType::none;
+}
+
+void OnnxBuilder::append_cast(const std::string& from, const std::string& to) {
+  ModelNode node;
+  node.name = unique_operation(to);
+  node.op = "Cast";
+  node.inputs = {from};
+  node.outputs = {to};
+  node.attributes["to"] = std::int64_t{onnx::code_of(dtype_of(to))};
   nodes_.push_back(std::move(node));
+}
+
+Status OnnxBuilder::append(ModelNode node) {
+  Operands given;
+  for (const std::string& input : node.inputs) given.inputs.push_back(dtype_of(input));
+  for (const std::string& output : node.outputs) given.outputs.push_back(dtype_of(output));
+  const auto list = [](const Operands& operands) {
+    std::string text;
+    for (const DType dtype : operands.inputs) {
+      if (dtype != DType::none) text += (text.empty() ? "" : ", ") + std::string(stele::name(dtype));
+    }
+    return text;
+  };
+  const auto runs = runnable(node.op, opset_, given);
+  if (!runs) {
+    return Error(Errc::unsupported, "onnxruntime does not run the operator on these dtypes")
+        .path(node.op)
+        .found(list(given));
+  }
+  // Adds a tensor like another one, but of another dtype.
+  const auto add_like = [&](const std::string& name, DType dtype) -> Result<std::string> {
+    std::string other = fresh(name + '/' + std::string(stele::name(dtype)));
+    STELE_TRY(add(other, {.dtype = dtype, .shape = find(name)->shape}));
+    known_[other].made = true;
+    return other;
+  };
+  std::unordered_map<std::string, std::string> casts;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const DType dtype = runs->operands.inputs[i];
+    if (dtype == given.inputs[i]) continue;
+    std::string& cast = casts[node.inputs[i]];
+    if (cast.empty()) {
+      STELE_TRY_ASSIGN(cast, add_like(node.inputs[i], dtype));
+      append_cast(node.inputs[i], cast);
+    }
+    node.inputs[i] = cast;
+  }
+  std::vector<std::pair<std::string, std::string>> results;
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    const DType dtype = runs->operands.outputs[i];
+    if (dtype == given.outputs[i]) continue;
+    STELE_TRY_ASSIGN(std::string value, add_like(node.outputs[i], dtype));
+    results.emplace_back(value, std::exchange(node.outputs[i], value));
+  }
+  if (!runs->exact) {
+    inexact_[node.name] = "onnxruntime does not run " + node.op + " on " + list(given) + ": the inputs are cast to " +
+                          list(runs->operands);
+  }
+  nodes_.push_back(std::move(node));
+  for (const auto& [value, output] : results) append_cast(value, output);
   return {};
+}
+
+std::vector<std::pair<std::string, std::string>> OnnxBuilder::inexact() const {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const ModelNode& node : nodes_) {
+    if (const auto found = inexact_.find(node.name); found != inexact_.end()) all.push_back(*found);
+  }
+  return all;
 }
 
 DType OnnxBuilder::dtype_of_output(const ModelNode& node, std::size_t output) const {

@@ -94,6 +94,15 @@ onnx_written() {
   "$PYTHON" tests/formats/onnx/interop/check_onnx.py "$STELE_BUILD/tests/interop_onnx" "$data/formats/onnx/data" "$work/onnx"
 }
 
+onnx_kernels() {
+  "$PYTHON" tests/interop/onnxruntime_kernels.py compare ir/data/onnxruntime.txt
+}
+
+onnx_dtypes() {
+  cmake --build "$STELE_BUILD" --target stele_command || return
+  "$PYTHON" tests/interop/export_dtypes.py "$STELE_BUILD/tools/stele/stele"
+}
+
 onnx_golden() {
   "$PYTHON" tests/formats/onnx/interop/make_golden_onnx.py --check "$data/formats/onnx/data"
 }
@@ -133,6 +142,8 @@ step "NumPy: files that we write" numpy_written
 step "NumPy: files that it writes, and golden files" numpy_read
 step "ONNX: golden files" onnx_golden
 step "ONNX: models read, written and saved into" onnx_written
+step "ONNX: the table of what onnxruntime runs" onnx_kernels
+step "ONNX: graphs that we export, of each operator and dtype, in onnxruntime" onnx_dtypes
 step "archives: golden files" archive_golden
 step "JSON: records that we write, by Python, zstd and pyzstd" json_written
 step "JSON: records that these write" json_read

@@ -6,10 +6,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <ctime>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "ir/onnx/kernels.hpp"
 #include "support/golden_run.hpp"
 #include "support/models.hpp"
 #include "support/temp_dir.hpp"
@@ -167,6 +170,100 @@ TEST_CASE("export: dtypes") {
   for (const std::uint64_t dtype : {f64, i64, u8, boolean}) {
     const Checkpoint model = good(import_of(constant("c", tensor(dtype, {2}, "")), {.outputs = {"c"}}));
     CHECK(again(model).parameters.leaf_count() == 1);
+  }
+}
+
+TEST_CASE("export: the table of what onnxruntime runs") {
+  using namespace stele::detail::ir;
+  using enum stele::DType;
+  struct Case {
+    const char* op;
+    std::int64_t opset;
+    Operands given, runs;
+    bool exact = true;
+  };
+  for (const Case& c :
+       std::initializer_list<Case>{{"Sin", 13, {{f32}, {f32}}, {{f32}, {f32}}},
+                                   {"Sin", 22, {{f64}, {f64}}, {{f64}, {f64}}},
+                                   {"Asinh", 17, {{f64}, {f64}}, {{f32}, {f32}}, false},
+                                   {"Asinh", 17, {{f16}, {f16}}, {{f16}, {f16}}},
+                                   {"Celu", 17, {{f16}, {f16}}, {{f32}, {f32}}},
+                                   {"Where", 17, {{boolean, boolean, boolean}, {boolean}}, {{boolean, u8, u8}, {u8}}},
+                                   {"Where", 17, {{boolean, u64, u64}, {u64}}, {{boolean, i64, i64}, {i64}}, false},
+                                   {"Add", 13, {{i8, i8}, {i8}}, {{i32, i32}, {i32}}},
+                                   {"Add", 14, {{i8, i8}, {i8}}, {{i8, i8}, {i8}}},
+                                   {"Max", 13, {{u16, u16, u16}, {u16}}, {{u32, u32, u32}, {u32}}},
+                                   {"OneHot", 13, {{i32, i32, i32}, {i32}}, {{i64, i64, i64}, {i64}}},
+                                   {"Reshape", 19, {{bf16, i32}, {bf16}}, {{bf16, i64}, {bf16}}},
+                                   {"Cast", 19, {{boolean}, {bf16}}, {{boolean}, {bf16}}},
+                                   {"Less", 13, {{bf16, bf16}, {boolean}}, {{f32, f32}, {boolean}}},
+                                   {"Add", 17, {{f64, f32}, {f64}}, {{f64, f64}, {f64}}},
+                                   {"Add", 17, {{f32, f64}, {f32}}, {{f64, f64}, {f64}}},
+                                   {"Less", 13, {{none, none}, {boolean}}, {{none, none}, {boolean}}},
+                                   {"Softmax", 13, {{bf16}, {bf16}}, {{f32}, {f32}}}}) {
+    CAPTURE(c.op);
+    const auto found = runnable(c.op, c.opset, c.given);
+    REQUIRE(found);
+    CHECK(found->operands == c.runs);
+    CHECK(found->exact == c.exact);
+  }
+  CHECK_FALSE(runnable("NoSuchOperator", 17, {{f32}, {f32}}));
+  CHECK_FALSE(runnable("BitwiseNot", 17, {{i32}, {i32}}));   // since 18
+  CHECK_FALSE(runnable("Not", 17, {{f32}, {boolean}}));      // only bools
+  CHECK_FALSE(runnable("Gather", 17, {{f32, f32}, {f32}}));  // no indices
+  CHECK_FALSE(runnable("Concat", 17, {{f32, i64}, {f32}}));  // not one dtype
+}
+
+TEST_CASE("export: dtypes that onnxruntime does not run are cast") {
+  const auto one = [](const char* op, stele::DType dtype) {
+    Checkpoint model = good(import_of(placeholder("x", {2}) + node("y", op, {"x"})));
+    for (stele::GraphVariable& variable : model.graph->variables) variable.dtype = dtype;
+    for (stele::GraphOperation& operation : model.graph->operations) operation.output_dtypes = {dtype};
+    return model;
+  };
+  struct Case {
+    const char* op;
+    stele::DType dtype;
+    const char* operations;
+    Paths lost;
+  };
+  using enum stele::DType;
+  for (const Case& c :
+       std::initializer_list<Case>{{"Atan", f32, "atan(x -> y)\n", {}},
+                                   {"Atan", f64, "cast(x -> x/f32)\natan(x/f32 -> y/f32)\ncast(y/f32 -> y)\n", {"y"}},
+                                   {"Sin", f64, "sin(x -> y)\n", {}},
+                                   {"Tan", bf16, "cast(x -> x/f32)\ntan(x/f32 -> y/f32)\ncast(y/f32 -> y)\n", {}}}) {
+    CAPTURE(c.op);
+    const Exported file = good(exported(one(c.op, c.dtype)));
+    CHECK(operations(good(stele::import_onnx(file.bytes))) == c.operations);
+    CHECK(file.report.paths(Report::What::lost) == c.lost);
+  }
+}
+
+TEST_CASE("export: asinh of 64-bit floats is not computed in 32 bits") {
+  Checkpoint model = good(import_of(placeholder("x", {9}) + node("y", "Asinh", {"x"})));
+  for (stele::GraphVariable& variable : model.graph->variables) variable.dtype = stele::DType::f64;
+  for (stele::GraphOperation& operation : model.graph->operations) operation.output_dtypes = {stele::DType::f64};
+  const Exported file = good(exported(model));
+  CHECK(file.report.size() == 0);
+  interpreter::Arrays inputs;
+  inputs["x"] = {{9}, {0, 1e-300, -1e-20, 1e-9, 0.5, -3, 9.9e7, 1.1e8, -1e300}};
+  const auto found = interpreter::run_graph(good(stele::import_onnx(file.bytes)), inputs).at("y").values;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CHECK(found[i] == doctest::Approx(std::asinh(inputs["x"].values[i])).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("export: an extent of 0 in the shape of a Reshape is not a copy") {
+  for (const bool constant_shape : {true, false}) {
+    CAPTURE(constant_shape);
+    const Checkpoint model = good(import_of(
+        placeholder("x", {0, 3}) + (constant_shape ? constant("s", tensor(Ints{3, 0})) : placeholder("s", {2}, i64)) +
+        node("y", "Reshape", {"x", "s"})));
+    const Exported file = good(exported(model));
+    const std::string text(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
+    CHECK(contains(text, "allowzero"));
+    if (constant_shape) CHECK(bad(exported(model, {.opset = 13})).code() == Errc::unsupported);
   }
 }
 
