@@ -202,6 +202,11 @@ bool Hdf5Format::recognises(std::span<const std::byte> head, std::uint64_t /*siz
   return detail::hdf5::is_hdf5(head);
 }
 
+Result<bool> Hdf5Format::recognises_file(const Source& source) const {
+  STELE_TRY_ASSIGN(const auto block, detail::hdf5::user_block(source));
+  return block.has_value();
+}
+
 Result<Snapshot> Hdf5Format::open(SourcePtr source, const OpenContext& context) const {
   return detail::guarded(source->name(), [&]() -> Result<Snapshot> {
     return detail::keras::Reader(source, context.options().limits).weights();

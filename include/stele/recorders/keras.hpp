@@ -19,6 +19,7 @@ class STELE_EXPORT Hdf5Format final : public Format {
   std::string_view extension() const noexcept override { return ".h5"; }
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  Result<bool> recognises_file(const Source& source) const override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
   Result<std::vector<Loss>> losses(const Snapshot& snapshot, std::string_view file) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;

@@ -6,20 +6,29 @@
 #include <string>
 #include <utility>
 
+#include "fractal_heap.hpp"
 #include "hdf5.hpp"
 #include "stele/precision/convert.hpp"
 
 namespace stele::inline v0::detail::hdf5 {
 
 Status AttributeReader::add(const Header& header, Entry& entry) {
+  STELE_TRY(add_all(header, entry));
+  const Message* const info = header.find(message::attribute_info);
+  if (info == nullptr) return {};
+  STELE_TRY_ASSIGN(const Dense dense, read_dense(file_, *info));
+  if (!dense.reason.empty()) entry.skipped.push_back("attributes " + std::string(dense.reason));
+  const auto first = static_cast<std::ptrdiff_t>(entry.attributes.size());
+  STELE_TRY(add_all(dense.header, entry));
+  if (!dense.ordered) {
+    std::sort(entry.attributes.begin() + first, entry.attributes.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+  }
+  return {};
+}
+
+Status AttributeReader::add_all(const Header& header, Entry& entry) {
   for (const Message& message : header.messages) {
-    if (message.type == message::attribute_info) {
-      In in(message.content);
-      in.u8();
-      const unsigned flags = in.u8();
-      if ((flags & 1U) != 0) in.u16();
-      if (in.u64() != undefined && in.ok()) entry.skipped.emplace_back("attributes in a fractal heap");
-    }
     if (message.type != message::attribute) continue;
     if (message.shared) {
       entry.skipped.emplace_back("a shared attribute");

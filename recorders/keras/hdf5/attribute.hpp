@@ -20,6 +20,7 @@ class AttributeReader {
   Status add(const Header& header, Entry& entry);
 
  private:
+  Status add_all(const Header& header, Entry& entry);
   Status add_one(const Message& message, Entry& entry);
   Result<Value> element(const Type& type, View bytes);
 

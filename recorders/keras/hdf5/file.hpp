@@ -1,6 +1,8 @@
 // The structures of a file, read in linear time and bounded memory.
 #pragma once
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -18,6 +20,11 @@ using View = std::span<const std::byte>;
 inline std::string_view text_of(View bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 inline Error bad(const char* what, std::uint64_t offset) { return damaged(what).offset(offset); }
+
+/// Returns the size of numbers of which the largest is `largest`, not 0, in B-trees of version 2 and fractal heaps.
+constexpr std::size_t bytes_for(std::uint64_t largest) noexcept {
+  return static_cast<std::size_t>(std::bit_width(largest) - 1) / 8 + 1;
+}
 
 /// A range of bytes of the file.
 struct Range {
@@ -52,7 +59,8 @@ class File {
   std::vector<Range> ranges_;
 };
 
-/// Returns the address of the root group's object header. Errors: bad_magic, unsupported, truncated.
+/// Returns the address of the root group's object header, in a file without a user block. Errors: unsupported,
+/// truncated.
 Result<std::uint64_t> read_superblock(File& file);
 
 }  // namespace stele::inline v0::detail::hdf5

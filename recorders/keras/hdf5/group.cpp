@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "b_tree.hpp"
+#include "fractal_heap.hpp"
 
 namespace stele::inline v0::detail::hdf5 {
 namespace {
@@ -76,19 +77,24 @@ class LinkReader {
     });
   }
 
-  /// Adds the links of link messages.
+  /// Adds the links of link messages, in the header or in a heap.
   Status add_messages(const Header& header) {
-    if (const Message* const info = header.find(message::link_info); info != nullptr) {
-      In in(info->content);
-      in.u8();
-      const unsigned flags = in.u8();
-      if ((flags & 1U) != 0) in.u64();
-      const std::uint64_t heap = in.u64();
-      if (!in.ok()) return bad("the information about links is incomplete", info->offset);
-      if (heap != undefined) {
-        STELE_TRY(add("*", undefined, "the members of a group with many links, in a fractal heap"));
-      }
+    STELE_TRY(add_links(header));
+    const Message* const info = header.find(message::link_info);
+    if (info == nullptr) return {};
+    STELE_TRY_ASSIGN(const Dense dense, read_dense(file_, *info));
+    if (!dense.reason.empty()) {
+      STELE_TRY(add("*", undefined, "the members of a group, which are " + std::string(dense.reason)));
     }
+    const auto first = static_cast<std::ptrdiff_t>(links_.size());
+    STELE_TRY(add_links(dense.header));
+    if (!dense.ordered) {
+      std::sort(links_.begin() + first, links_.end(), [](const Link& a, const Link& b) { return a.name < b.name; });
+    }
+    return {};
+  }
+
+  Status add_links(const Header& header) {
     for (const Message& message : header.messages) {
       if (message.type != message::link) continue;
       In in(message.content);

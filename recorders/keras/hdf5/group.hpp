@@ -1,4 +1,4 @@
-// Groups: their links, in symbol tables or in link messages.
+// Groups: their links, in symbol tables, in link messages or in fractal heaps.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ struct Link {
 /// Returns true if an object with these messages is a group.
 bool is_group(const Header& header);
 
-/// Returns the links of a group, in the file's order, or sorted by number if all of their names are numbers. `path`:
-/// path of the group, for errors. Errors: malformed, truncated, limit.
+/// Returns the links of a group, in the file's order, or sorted by number if all of their names are numbers; those in a
+/// heap in the order of their creation, or sorted by name if the file has no such order. `path`: path of the group, for
+/// errors. Errors: malformed, truncated, limit.
 Result<std::vector<Link>> read_links(File& file, const Header& header, std::string_view path);
 
 }  // namespace stele::inline v0::detail::hdf5

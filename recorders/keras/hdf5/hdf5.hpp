@@ -1,22 +1,27 @@
 // HDF5 files: a bounded reader and a streaming writer of the part of the format that h5py writes. Own code: libhdf5
 // reads no Source, follows external links, loads filter plugins, and bounds neither memory nor time.
 //
-// 1. superblock: "\x89HDF\r\n\x1a\n", u8 version (0, 1: address of the root's symbol table entry; 2, 3: of its header)
+// 1. superblock, after a user block of 0, 512, 1024, … bytes: "\x89HDF\r\n\x1a\n", u8 version (0, 1: address of the
+//    root's symbol table entry; 2, 3: of its header)
 // 2. object headers, version 1 (16 B, messages) or 2 ("OHDR", messages, checksum), with continuation blocks. Messages:
 //    1 dataspace, 2 link info, 3 datatype, 5 fill value, 6 link, 7 external files, 8 layout, 11 filters, 12 attribute,
 //    16 continuation, 17 symbol table
 // 3. groups: a B-tree ("TREE", type 0) of nodes ("SNOD") of entries {u64 name, u64 header, u32 kind, u32 0, 16 B}, with
-//    the names in a local heap ("HEAP"); or link messages in the header
+//    the names in a local heap ("HEAP"); or link messages in the header. Many links or attributes of an object are in
+//    a fractal heap ("FRHP"): direct blocks ("FHDB") contain the messages, indirect blocks ("FHIB") the addresses of
+//    blocks. B-trees of version 2 ("BTHD", "BTIN", "BTLF") contain the messages' places in the heap
 // 4. datasets: compact (in the header), contiguous, or in chunks, whose addresses are in a B-tree (type 1), one after
 //    the other, or in a fixed array ("FAHD", "FADB")
 // 5. strings of variable length: {u32 length, u64 address of a collection, u32 index}, in collections ("GCOL")
-// All little-endian; addresses and lengths have 8 bytes. Source: the HDF5 File Format Specification, version 3.0.
+// All little-endian; addresses and lengths have 8 bytes; addresses count from the superblock. Source: the HDF5 File
+// Format Specification, version 3.0.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,6 +51,10 @@ inline constexpr std::string_view dtype_attribute = "dtype";
 inline bool is_hdf5(std::span<const std::byte> head) noexcept {
   return std::string_view(reinterpret_cast<const char*>(head.data()), head.size()).starts_with(signature);
 }
+
+/// Returns the size of the user block before the superblock (0, 512, 1024, …), which has content of other programs, or
+/// nothing if the file is not an HDF5 file. Errors: io.
+Result<std::optional<std::uint64_t>> user_block(const Source& source);
 
 /// An object of a file, or a link that is not followed.
 struct Entry {

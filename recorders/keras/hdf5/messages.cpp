@@ -131,10 +131,10 @@ Result<Type> parse_type(In& in, int depth) {
   type.size = in.u32();
   if (!in.ok()) return damaged("a datatype is incomplete");
   const unsigned version = first >> 4, kind = first & 15U;
-  if (version == 0 || version > 5) return damaged("a datatype has an unknown version").found(std::to_string(version));
+  if (version == 0) return damaged("a datatype has an unknown version").found(std::to_string(version));
   if (type.size == 0) return damaged("a datatype has elements without bytes");
-  if (depth > max_nesting) {
-    type.reason = "deeply nested elements";
+  if (depth > max_nesting || version > 5) {
+    type.reason = version > 5 ? "elements of a newer version of HDF5" : "deeply nested elements";
     return type;
   }
   switch (kind) {

@@ -6,6 +6,7 @@
 
 #include "attribute.hpp"
 #include "dataset.hpp"
+#include "encodings/gzip/entry.hpp"
 #include "file.hpp"
 #include "group.hpp"
 #include "hdf5.hpp"
@@ -98,9 +99,19 @@ class Walk {
 }  // namespace
 
 Status read(const SourcePtr& source, IndexBudget& memory, std::shared_ptr<const void>& keeper, const Visit& visit) {
-  auto done = Walk(source, memory, keeper, visit).run();
-  if (done || !done.error().file().empty()) return done;
-  return std::move(done).error().file(source->name());
+  STELE_TRY_ASSIGN(const auto block, user_block(*source));
+  if (!block) return Error(Errc::bad_magic, "the file is not an HDF5 file").file(source->name()).offset(0);
+  const std::uint64_t before = *block;
+  SourcePtr file = source;
+  if (before != 0) {
+    const std::uint64_t size = source->size() - before;
+    file = std::make_shared<gzip::StoredSource>(source, source->name(), gzip::Data{before, size, size, 0});
+  }
+  auto done = Walk(file, memory, keeper, visit).run();
+  if (done) return done;
+  Error error = std::move(done).error();
+  if (before != 0 && error.offset()) error = std::move(error).offset(before + *error.offset());
+  return error.file().empty() ? std::move(error).file(source->name()) : std::move(error);
 }
 
 }  // namespace stele::inline v0::detail::hdf5

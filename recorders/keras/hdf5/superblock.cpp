@@ -7,11 +7,19 @@
 
 namespace stele::inline v0::detail::hdf5 {
 
+Result<std::optional<std::uint64_t>> user_block(const Source& source) {
+  std::byte bytes[signature.size()];
+  for (std::uint64_t at = 0; at + sizeof bytes <= source.size(); at = at == 0 ? 512 : 2 * at) {
+    STELE_TRY(source.read_at(at, bytes));
+    if (is_hdf5(bytes)) return std::optional(at);
+  }
+  return std::optional<std::uint64_t>();
+}
+
 Result<std::uint64_t> read_superblock(File& file) {
   Bytes buffer;
   const std::uint64_t size = std::min<std::uint64_t>(file.size(), 104);
   STELE_TRY_ASSIGN(const View bytes, file.read(0, size, buffer));
-  if (!is_hdf5(bytes)) return Error(Errc::bad_magic, "the file is not an HDF5 file").offset(0);
   In in(bytes.subspan(signature.size()));
   const unsigned version = in.u8();
   unsigned offset_size = 0, length_size = 0;
@@ -38,10 +46,12 @@ Result<std::uint64_t> read_superblock(File& file) {
     return Error(Errc::unsupported, "the superblock has an unknown version").found(std::to_string(version)).offset(8);
   }
   if (!in.ok()) return Error(Errc::truncated, "the superblock is incomplete").offset(bytes.size());
-  if (offset_size != 8 || length_size != 8 || base != 0) {
-    return Error(Errc::unsupported, "the file's addresses or lengths do not have 8 bytes, or do not begin at 0")
-        .offset(8);
+  if (offset_size != 8 || length_size != 8) {
+    return Error(Errc::unsupported, "the file's addresses or lengths do not have 8 bytes").offset(8);
   }
+  // Addresses count from the superblock. The end does not: it includes the user block that the file had when written.
+  if (base > end) return bad("the file ends before its superblock", 8);
+  end -= base;
   if (end > file.size()) {
     return Error(Errc::truncated, "the file is shorter than its superblock declares")
         .expected(std::to_string(end) + " bytes")

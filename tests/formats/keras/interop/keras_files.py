@@ -6,10 +6,12 @@
 """
 
 import ctypes
+import itertools
 import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -195,6 +197,92 @@ def others(path):
         attributes.create("named", 1, dtype=file["type"])
 
 
+def member(i, unicode=True, size=0):
+    """Return the name of a link or attribute: in another order than the numbers, and padded to `size` letters."""
+    return ("é" if unicode and i % 2 == 0 else "m") + str(i * 7919 % 10007) + "x" * max(0, size - 5)
+
+
+def heaps(path, libver="earliest", members=9, unicode=True, ordered=False, attributes=0, block=0, size=0, links=False):
+    """Write a group and a dataset whose links and attributes are in fractal heaps if there are more than eight.
+
+    links: the members are links to one dataset."""
+    low = (libver, "latest") if libver != "latest" else libver
+    with h5py.File(path, "w", libver=low, userblock_size=block, track_order=ordered) as file:
+        group = file.create_group("group", track_order=ordered)
+        w = file.create_dataset("w", data=np.arange(3, dtype="f4"), track_order=ordered)
+        for i in range(members):
+            group[member(i, unicode, size)] = w if links else np.float32(i)
+        group["other"] = h5py.ExternalLink("other.h5", "/x")
+        for i in range(attributes):
+            w.attrs[member(i, unicode)] = i
+            group.attrs[member(i, unicode)] = f"text {i}"
+        if attributes > 9 and libver != "earliest":  # objects outside the blocks of the heap
+            w.attrs["large"] = np.arange(3000) % 7
+            w.attrs["larger"] = np.arange(9000) % 7
+    if block:
+        with open(path, "r+b") as file:
+            file.write(b"MATLAB 7.3 MAT-file".ljust(block))
+
+
+# The files of stele's own tests; `make interop-keras` compares all products of these settings. Large files are deflated,
+# in a model of Keras.
+HEAPS = {
+    "heaps_earliest.h5": {"block": 512},
+    "heaps_v108.h5": {"libver": "v108", "ordered": True, "attributes": 9, "block": 2048},
+    "heaps_latest.h5": {"libver": "latest", "attributes": 9},
+    "heaps_many.keras": {"libver": "latest", "members": 300, "attributes": 100},
+    "heaps_ordered.keras": {"libver": "latest", "members": 300, "ordered": True, "attributes": 100},
+    "heaps_long.keras": {"libver": "latest", "members": 1001, "size": 700, "links": True}}
+
+
+def write_heaps(folder):
+    for name, settings in HEAPS.items():
+        heaps(folder / "heaps.h5", **settings)
+        if name.endswith(".h5"):
+            (folder / "heaps.h5").rename(folder / name)
+        else:
+            with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+                file.writestr(zipfile.ZipInfo("metadata.json"), "{}")
+                file.writestr(zipfile.ZipInfo("model.weights.h5"), (folder / "heaps.h5").read_bytes(),
+                              zipfile.ZIP_DEFLATED)
+            (folder / "heaps.h5").unlink()
+    filtered_heap(folder / "heap_filtered.h5")
+
+
+def filtered_heap(path):
+    """Write a group whose links are in a deflated heap; h5py has no function for this."""
+    library = ctypes.CDLL(next(Path(h5py.__file__).parent.parent.glob("h5py.libs/libhdf5-*")))
+    library.H5Pset_deflate.argtypes = [ctypes.c_int64, ctypes.c_uint]
+    with h5py.File(path, "w", libver="latest") as file:
+        settings = h5py.h5p.create(h5py.h5p.GROUP_CREATE)
+        assert library.H5Pset_deflate(settings.id, 4) >= 0
+        group = h5py.Group(h5py.h5g.create(file.id, b"group", gcpl=settings))
+        for i in range(20):
+            group[member(i)] = np.float32(i)
+        file["w"] = np.arange(3, dtype="f4")
+
+
+def check_heaps(stele, folder):
+    """Compare the links, attributes and elements of every product of settings with what stele saves again."""
+    count = 0
+    for values in itertools.product(("earliest", "v108", "v110", "latest"), (0, 1, 9, 1001), (False, True),
+                                    (False, True), (0, 3, 9, 300), (0, 512, 1024)):
+        if values[1] == 1001 and values[4] != 9 and values[5] != 512:
+            continue  # these take longer
+        settings = dict(zip(("libver", "members", "unicode", "ordered", "attributes", "block"), values, strict=True))
+        path, again = folder / "heaps.h5", folder / "heaps_again.h5"
+        path.unlink(missing_ok=True)
+        again.unlink(missing_ok=True)
+        heaps(path, **settings)
+        subprocess.run([stele, "convert", path, again, "--quiet", "--except", "group.other"], check=True)
+        before, after = content(path, ["group/other"]), content(again)
+        before.pop("w@larger", None)  # more than 64 KiB: in the attribute stele.properties
+        found = {key: value for key, value in after.items() if not key.startswith("@")}
+        assert before == found, (settings, before.keys() ^ found.keys())
+        count += 1
+    print(f"h5py: equal links and attributes in {count} files")
+
+
 def make(folder):
     folder.mkdir(parents=True, exist_ok=True)
     model, _ = conv()
@@ -207,10 +295,11 @@ def make(folder):
     latest(folder / "latest.h5")
     chunks(folder / "chunks.h5", libver="latest")
     others(folder / "others.h5")
+    write_heaps(folder)
 
 
-def content(path):
-    """Return the datasets and attributes of a file."""
+def content(path, without=()):
+    """Return the datasets and attributes of a file, without these links."""
     found = {}
     with h5py.File(path) as file:
         def visit(name, item):
@@ -218,6 +307,7 @@ def content(path):
                 found[name] = (item.dtype.str, item.shape, np.asarray(item[()]).tobytes())
             found.update({f"{name}@{key}": repr(value) for key, value in item.attrs.items()})
         visit("", file)
+        assert all(isinstance(file.get(name, getlink=True), h5py.ExternalLink) for name in without)
         file.visititems(visit)
     return found
 
@@ -254,6 +344,7 @@ def check(stele):
             loaded = keras.saving.load_model(folder / f"{name}_back.keras")
             assert np.array_equal(loaded.predict(x, verbose=0), expected)
             print(f"{name}.safetensors: equal predictions")
+        check_heaps(stele, folder)
         types(folder / "types.h5")
         convert(folder / "types.h5", folder / "types_again.h5", "--except", "links.*", "--except", "types.void",
                 "--except", "chunks.lzf")
