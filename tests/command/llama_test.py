@@ -459,6 +459,14 @@ class Llama(unittest.TestCase):
                 rows = document("convert", self.folder.name, out)["rows"]
                 self.assertIn(("unused", row), [(r["what"], r["path"]) for r in rows])
 
+    def test_files_that_are_not_used_have_a_row(self):
+        _, out, _ = self.convert({}, gpt2(BYTES), GPT2_SETTINGS)
+        for name in ("README.md", "generation_config.json", "merges.txt"):
+            (Path(self.folder.name) / name).write_text("{}")
+        rows = document("convert", self.folder.name, out)["rows"]
+        self.assertEqual([r["detail"] for r in rows if r["what"] == "lost"],
+                         ["the files beside the weights: README.md, generation_config.json"])
+
     def test_byte_level_by_default_cuts_words(self):
         _, out, _ = self.convert({}, gpt2({"type": "ByteLevel"}), GPT2_SETTINGS)
         self.assertEqual(Gguf(out).pairs["tokenizer.ggml.pre"], ("string", "gpt-2"))

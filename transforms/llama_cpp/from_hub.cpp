@@ -131,6 +131,19 @@ std::int64_t file_type(const Snapshot& snapshot) {
   return type != gguf::no_type ? type : 0;
 }
 
+/// Returns the files beside the weights whose content is not in the pairs.
+std::shared_ptr<const SideFiles> without_used(const std::shared_ptr<const SideFiles>& beside) {
+  constexpr std::string_view used[] = {
+      "added_tokens.json",       "chat_template.jinja", "chat_template.json", "config.json",           "merges.txt",
+      "special_tokens_map.json", "tokenizer.json",      "tokenizer.model",    "tokenizer_config.json", "vocab.json"};
+  if (beside == nullptr) return beside;
+  auto rest = std::make_shared<SideFiles>(*beside);
+  std::erase_if(rest->names, [&](const std::string& name) {
+    return std::find(std::begin(used), std::end(used), name) != std::end(used);
+  });
+  return rest->names.empty() ? nullptr : rest;
+}
+
 Result<Snapshot> convert(const Snapshot& model, const Bundle& folder, Report& rows) {
   STELE_TRY(check_decoded(model));
   STELE_TRY(check_expansion(model));  // the list of tokens is as long as the embedding
@@ -156,7 +169,7 @@ Result<Snapshot> convert(const Snapshot& model, const Bundle& folder, Report& ro
   data->metadata.erase(composites::config_key);
   data->metadata.erase(composites::model_type_key);
   data->metadata[std::string(gguf::architecture_key)] = std::string(architecture->name);
-  data->beside = nullptr;
+  data->beside = without_used(data->beside);
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 

@@ -313,6 +313,7 @@ class Tensors {
     }
     if (parts.empty()) return snapshot;
     std::vector<Join> joins;
+    joins.reserve(parts.size());
     for (auto& [path, all] : parts) joins.push_back({std::move(all), path});
     return concatenate_each(snapshot, joins, 0);
   }

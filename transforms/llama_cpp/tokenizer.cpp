@@ -384,7 +384,7 @@ class Tokenizer {
       STELE_TRY_ASSIGN(const Value old, json_of(folder_, "chat_template.json"));
       chat = jinja ? Value(*std::move(jinja)) : member(old, "chat_template");
     }
-    if (chat.as_string() != nullptr) add("chat_template", std::move(chat));
+    if (chat.as_string() != nullptr) add("chat_template", chat);
     if (chat.as_list() == nullptr) return {};
     Value::List names;
     for (const Value& named : *chat.as_list()) {
