@@ -1,6 +1,7 @@
 // Objects of PyTorch's zip files that lie, or that are made to take long or much.
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
+#include <stele/recover.hpp>
 
 #include <algorithm>
 #include <map>
