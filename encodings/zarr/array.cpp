@@ -350,9 +350,20 @@ class ArrayLeaf {
       for (std::size_t i = 0; i < decoded.size(); i += width)
         std::reverse(decoded.data() + i, decoded.data() + i + width);
     }
+    if (array_.type->bits != 0) extend(decoded.span());
     auto made = std::make_shared<const Bytes>(std::move(decoded));
     if (cache) all_.keep(this, number, made);
     return made;
+  }
+
+  /// Extends small integers to their bytes: the other bits of the stored bytes have no meaning.
+  void extend(std::span<std::byte> elements) const {
+    const unsigned shift = 8 - array_.type->bits;
+    const bool is_signed = array_.type->dtype == DType::i8;
+    for (std::byte& element : elements) {
+      const auto high = static_cast<std::uint8_t>(std::to_integer<unsigned>(element) << shift);
+      element = static_cast<std::byte>(is_signed ? static_cast<std::int8_t>(high) >> shift : high >> shift);
+    }
   }
 
   /// Narrows `stored`, a shard, to the chunk in it. Returns false if the chunk is absent.
@@ -438,7 +449,7 @@ constexpr LeafOps chunk_ops{.read = ArrayLeaf::read, .stream = ArrayLeaf::stream
 /// Returns true if the array's elements are the bytes of a single chunk.
 bool is_plain(const Array& array) {
   if (!array.codecs.empty() || array.sharded || !array.order.empty()) return false;
-  if (array.big_endian && array.type->swapped != 1) return false;
+  if ((array.big_endian && array.type->swapped != 1) || array.type->bits != 0) return false;
   for (std::size_t d = 0; d < array.shape.size(); ++d) {
     if (d == 0 ? array.shape[0] > array.chunk[0] : array.shape[d] != array.chunk[d]) return false;
   }

@@ -41,6 +41,10 @@ constexpr ItemType types[] = {
     {"float8_e8m0fnu", "", DType::f8_e8m0, 1},
     {"float8_e4m3fnuz", "", DType::f8_e4m3fnuz, 1},
     {"float8_e5m2fnuz", "", DType::f8_e5m2fnuz, 1},
+    {"int4", "", DType::i8, 1, 4},
+    {"int2", "", DType::i8, 1, 2},
+    {"uint4", "", DType::u8, 1, 4},
+    {"uint2", "", DType::u8, 1, 2},
 };
 
 /// Memory of a node in bytes, without its names, shapes and attributes: the Array, and its copy while sorting.

@@ -24,6 +24,7 @@ struct ItemType {
   std::string_view code;  // in zarr v2, without the byte order; empty: `name`
   DType dtype = DType::none;
   unsigned swapped = 1;  // bytes of the numbers that an element consists of, which have a byte order
+  unsigned bits = 0;     // low bits of a byte that have the number, as TensorStore stores small integers; 0: all
 };
 /// Returns the type that stores elements of a dtype; nullptr if there is none.
 const ItemType* type_of(DType dtype) noexcept;

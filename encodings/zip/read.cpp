@@ -221,14 +221,18 @@ class RecordReader {
 
 }  // namespace
 
-const char* bad_name(std::string_view name) noexcept {
+const char* unreadable_name(std::string_view name) noexcept {
   if (name.empty()) return "the entry name is empty";
-  if (name.find('\0') != name.npos || name.find('\\') != name.npos)
-    return "the entry name contains a backslash or a zero byte";
+  if (name.find('\0') != name.npos) return "the entry name contains a zero byte";
+  return json::valid_utf8(name) ? nullptr : "the entry name is not valid UTF-8";
+}
+
+const char* bad_name(std::string_view name) noexcept {
+  if (const char* const why = unreadable_name(name)) return why;
+  if (name.find('\\') != name.npos) return "the entry name contains a backslash";
   // `W:0` is a name of a TensorFlow variable, `C:/` a drive.
   const bool drive = name.size() > 1 && name[1] == ':' && (name.size() == 2 || name[2] == '/');
   if (name.front() == '/' || drive) return "the entry name is absolute";
-  if (!json::valid_utf8(name)) return "the entry name is not valid UTF-8";
   if (name.back() == '/') name.remove_suffix(1);
   for (bool more = true; more;) {
     const std::size_t slash = name.find('/');
@@ -241,7 +245,7 @@ const char* bad_name(std::string_view name) noexcept {
 }
 
 std::pair<Errc, const char*> fault(const Entry& entry) noexcept {
-  if (const char* why = bad_name(entry.name)) return {Errc::malformed, why};
+  if (const char* why = unreadable_name(entry.name)) return {Errc::malformed, why};
   if (is_encrypted(entry)) return {Errc::none, nullptr};  // has extra bytes for the key, and sizes of other bytes
   if (entry.method == stored && entry.size != entry.compressed) {
     return {Errc::malformed, "the stored entry has two different sizes"};

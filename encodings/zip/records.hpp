@@ -32,7 +32,10 @@ inline constexpr std::uint16_t padding_id = 0xd935;
 inline constexpr std::uint16_t descriptor_flag = 1U << 3;
 inline constexpr std::uint16_t utf8_flag = 1U << 11;
 
-/// Returns the reason why a name is invalid, or nullptr if it is valid. A folder's name ends with a slash.
+/// Returns the reason why an entry of this name cannot be read, or nullptr. Names are keys, and never paths of files.
+const char* unreadable_name(std::string_view name) noexcept;
+/// Returns the reason why an entry of this name is not written, or nullptr: programs that unpack a zip file would
+/// create no file for the entry, or one outside their folder. A folder's name ends with a slash.
 const char* bad_name(std::string_view name) noexcept;
 
 struct Entry;

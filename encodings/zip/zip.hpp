@@ -43,7 +43,7 @@ inline constexpr std::uint16_t deflated = 8;
 using gzip::crc32;
 using gzip::crc32_joined;
 
-/// Returns true if Directory accepts an entry of this name.
+/// Returns true if Writer accepts an entry of this name.
 bool valid_name(std::string_view name) noexcept;
 
 /// The name in the first local header that does not belong to a folder.
@@ -78,8 +78,8 @@ bool is_encrypted(const Entry& entry) noexcept;
 /// - a directory that is not directly before the end record; several disks; counts and sizes that differ
 /// - a zip64 end record or extra field that is not needed and has different numbers
 /// - two entries with the same name (duplicate)
-/// - names that are empty, not UTF-8 or absolute (also `C:/`), contain a backslash or a NUL, or have a part that is
-/// empty, `.` or `..`. A name with a trailing slash is a folder, which must have no bytes, and is omitted
+/// - names that are empty, not UTF-8, or contain a NUL. Other names are keys, and may look like any path. A name with a
+/// trailing slash is a folder, which must have no bytes, and is omitted
 /// - entries that overlap, or reach into the directory
 /// - a size that DEFLATE cannot reach from so few bytes (limit; 1032:1); stored entries whose two sizes differ
 /// Bytes before the first entry, between entries and after their data are allowed and not read. An encrypted entry has

@@ -3,26 +3,32 @@
 #include <bit>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/in_file.hpp"
 #include "base/limits.hpp"
 #include "base/skipped.hpp"
 #include "base/value_memory.hpp"
 #include "encodings/zip/zip.hpp"
 #include "hdf5/hdf5.hpp"
+#include "io/files.hpp"
 #include "io/os/os.hpp"
+#include "io/text.hpp"
 #include "keras.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/properties.hpp"
+#include "snapshot/shard_set.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unread.hpp"
 #include "snapshot/unreadable.hpp"
+#include "stele/bundle.hpp"
 #include "stele/recorders/keras.hpp"
 
 namespace stele::inline v0 {
@@ -40,6 +46,50 @@ class Reader {
 
   Result<Snapshot> weights() {
     STELE_TRY(read(source_));
+    return finish();
+  }
+
+  /// Opens the files of an index, {"weight_map": {path of a group of variables: file or list of files, …}}.
+  Result<Snapshot> shards() {
+    STELE_TRY_ASSIGN(const std::string text, read_text(*source_, max_index_bytes, "the index is too large"));
+    auto parsed = parse_json(text);
+    if (!parsed) return std::move(parsed).error().file(source_->name());
+    const Value* const map = parsed->find("weight_map");
+    if (map == nullptr || map->as_map() == nullptr) return bad_index("the index has no weight_map");
+    std::vector<std::string> files;
+    for (const auto& [group, listed] : *map->as_map()) {
+      const Value::List one{listed};
+      for (const Value& item : listed.as_list() != nullptr ? *listed.as_list() : one) {
+        const std::string* const file = item.as_string();
+        if (file == nullptr) return bad_index("the index lists something other than files").path(group);
+        if (!memory_.take(256 + 2 * (group.size() + file->size()))) return too_much();
+        const auto [known, fresh] = shard_numbers_.try_emplace(*file, files.size());
+        if (fresh) files.push_back(*file);
+        listed_[group].emplace(known->second, false);
+      }
+    }
+    const auto bundle = source_->bundle();
+    if (bundle == nullptr) {
+      return Error(Errc::unsupported, "the source of the index cannot open other files")
+          .file(source_->name())
+          .hint("open a path, or a source with a bundle");
+    }
+    for (shard_ = 0; shard_ < files.size(); ++shard_) {
+      auto shard = files[shard_].find('/') == std::string::npos ? open_of_set(bundle, files[shard_], shard_)
+                                                                : Error(Errc::invalid_argument, "a path");
+      if (!shard && shard.error().code() == Errc::invalid_argument) {
+        return bad_index("the index lists a name that is not a plain file name").found(files[shard_]);
+      }
+      if (!shard) return std::move(shard).error();
+      memory_.admit((*shard)->size(), index_rate::entry);
+      STELE_TRY(in_file(read(*shard), (*shard)->name()));
+      builder_.keep(*std::move(shard));
+    }
+    for (const auto& [group, places] : listed_) {
+      if (std::none_of(places.begin(), places.end(), [](const auto& place) { return place.second; })) {
+        return bad_index("the variables are not in the files that the index lists for them").path(group);
+      }
+    }
     return finish();
   }
 
@@ -81,6 +131,21 @@ class Reader {
     return index_error("the names, shapes and attributes need more memory than the file allows");
   }
 
+  Error bad_index(const char* what) const { return Error(Errc::malformed, what).file(source_->name()); }
+
+  /// Checks that the index lists a dataset's group for the file that is being read.
+  Status check_listed(std::string_view path) {
+    if (listed_.empty()) return {};
+    const std::size_t slash = path.rfind('/');
+    const auto group = listed_.find("/" + std::string(path.substr(0, slash == path.npos ? 0 : slash)));
+    const auto place = group != listed_.end() ? group->second.find(shard_) : Places::iterator();
+    if (group == listed_.end() || place == group->second.end()) {
+      return Error(Errc::malformed, "the index does not list the tensor for this file").path(name_of(path));
+    }
+    place->second = true;
+    return {};
+  }
+
   Status read(const SourcePtr& source) {
     std::shared_ptr<const void> keeper;
     nodes_.clear();
@@ -107,6 +172,7 @@ class Reader {
       skipped_attributes_.add(std::string(entry.path) + attribute_mark + name);
     }
     if (entry.kind == Entry::Kind::group) return {};
+    STELE_TRY(check_listed(entry.path));
     const std::string name = name_of(entry.path);
     std::uint64_t taken = sizeof(Node) + 64 + 3 * name.size();
     if (entry.kind == Entry::Kind::text) taken += sizeof(Value);
@@ -145,6 +211,8 @@ class Reader {
     if (!path.empty()) key += attribute_mark;
     key += name;
     if (!memory_.take(256 + 4 * key.size() + 2 * heap_of(value))) return too_much();
+    // The variables of a layer may be in two files, each of which has the layer's name.
+    if (!listed_.empty() && !known_attributes_.insert(key).second) return {};
     if (const std::string* text = value.as_string()) {
       metadata_.emplace(key, *text);
     } else {
@@ -180,9 +248,17 @@ class Reader {
     return snapshot;
   }
 
+  static constexpr std::uint64_t max_index_bytes = std::uint64_t{4} << 20;  // of layers' names
+
   SourcePtr source_;
   const Limits& limits_;
   IndexBudget memory_;
+  // Of an index: the files of each group of variables by their numbers, and whether they have any of them.
+  using Places = std::map<std::size_t, bool>;
+  std::map<std::string, Places> listed_;
+  std::map<std::string, std::size_t> shard_numbers_;
+  std::set<std::string> known_attributes_;
+  std::size_t shard_ = 0;  // the file that is being read
   SnapshotBuilder builder_;
   std::map<std::string, std::string> metadata_;
   Value::Map properties_;
@@ -199,7 +275,7 @@ class Reader {
 }  // namespace detail::keras
 
 bool Hdf5Format::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
-  return detail::hdf5::is_hdf5(head);
+  return detail::hdf5::is_hdf5(head) || (detail::is_shard_index(head) && detail::lists_hdf5(head));
 }
 
 Result<bool> Hdf5Format::recognises_file(const Source& source) const {
@@ -209,7 +285,11 @@ Result<bool> Hdf5Format::recognises_file(const Source& source) const {
 
 Result<Snapshot> Hdf5Format::open(SourcePtr source, const OpenContext& context) const {
   return detail::guarded(source->name(), [&]() -> Result<Snapshot> {
-    return detail::keras::Reader(source, context.options().limits).weights();
+    std::byte bytes[1024];
+    const std::span head(bytes, static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof bytes)));
+    STELE_TRY(source->read_at(0, head));
+    detail::keras::Reader reader(source, context.options().limits);
+    return detail::is_shard_index(head) ? reader.shards() : reader.weights();
   });
 }
 

@@ -175,7 +175,7 @@ Status check_view(const View& view) {
   if (view.storage->big_endian && type.dtype == DType::opaque && type.size > 1) {
     return Error(Errc::unsupported, "a dtype without an equivalent is stored big-endian").found(std::string(type.name));
   }
-  if ((type.packed_bits != 0 || type.dtype == DType::f4_e2m1) && !is_contiguous(view)) {
+  if (type.packed_bits != 0 && !is_contiguous(view)) {
     return Error(Errc::unsupported, "a tensor of packed elements is not contiguous").found(std::string(type.name));
   }
   if (*count == 0) return {};

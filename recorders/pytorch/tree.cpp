@@ -279,17 +279,38 @@ class TreeBuilder {
     return objects_.is(callable, Kind::global) ? global_name(objects_, callable) : "object";
   }
 
-  bool is_module(Ref r) const {
-    const Ref state = objects_.state(r);
-    return objects_.is(state, Kind::dict) &&
-           std::all_of(std::begin(module_dicts), std::end(module_dicts),
-                       [&](std::string_view name) { return objects_.is(objects_.find(state, name), Kind::dict); });
+  /// Returns the attributes of a torch.nn.Module, or no_ref for other objects.
+  Ref module_of(Ref r) const {
+    Ref state = objects_.state(r);
+    if (const auto place = fx_place(r)) {
+      const Ref args = objects_.args(r);
+      if (objects_.is(args, Kind::tuple) && *place < objects_.items(args).size()) state = objects_.items(args)[*place];
+    }
+    const bool module = objects_.is(state, Kind::dict) &&
+                        std::all_of(std::begin(module_dicts), std::end(module_dicts), [&](std::string_view name) {
+                          return objects_.is(objects_.find(state, name), Kind::dict);
+                        });
+    return module ? state : no_ref;
+  }
+  bool is_module(Ref r) const { return module_of(r) != no_ref; }
+
+  /// Returns the place of a module's attributes among the arguments of a function of torch.fx, which creates a
+  /// GraphModule from them and its source.
+  std::optional<std::size_t> fx_place(Ref r) const {
+    if (!objects_.is(r, Kind::object)) return std::nullopt;
+    const Ref callable = objects_.callable(r);
+    if (!objects_.is(callable, Kind::global) || objects_.module(callable) != "torch.fx.graph_module")
+      return std::nullopt;
+    const std::string_view name = objects_.name(callable);
+    if (name == "reduce_graph_module") return 0;
+    if (name == "reduce_package_graph_module" || name == "reduce_deploy_graph_module") return 1;  // after an importer
+    return std::nullopt;
   }
 
   /// Adds the entries of a torch.nn.Module's state_dict.
   Status add_module(Ref r, int depth) {
     program_ = true;
-    const Ref state = objects_.state(r);
+    const Ref state = module_of(r);
     std::set<std::string_view> hidden;
     if (const Ref names = objects_.find(state, "_non_persistent_buffers_set"); objects_.is(names, Kind::set)) {
       if (!memory_.take(64 * objects_.items(names).size()))
@@ -348,6 +369,15 @@ class TreeBuilder {
 
   Status add_dense(Ref r) {
     auto read = tensors_.dense(r);
+    // An error without a file concerns this tensor only, and not its record in the file.
+    if (!read && read.error().code() == Errc::unsupported && read.error().file().empty()) {
+      std::string reason(read.error().message());
+      if (!read.error().found().empty()) reason += ": " + std::string(read.error().found());
+      if (!memory_.take(unreadable_memory + 2 * reason.size())) {
+        return index_error("the file's tensors need too much memory");
+      }
+      return add_node(nullptr, [&](std::string_view name) { add_unreadable(to_, name, reason); });
+    }
     if (!read) return in_path(std::move(read).error());
     const Dense& tensor = *read;
     const View& view = tensor.view;

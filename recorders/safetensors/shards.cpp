@@ -173,7 +173,7 @@ Status ShardedSafetensorsFormat::may_replace(const Bundle& folder) const {
 }
 
 bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
-  return detail::is_shard_index(head) && !detail::lists_pickles(head);
+  return detail::is_shard_index(head) && !detail::lists_pickles(head) && !detail::lists_hdf5(head);
 }
 
 Result<Snapshot> ShardedSafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {

@@ -293,6 +293,13 @@ class SetReader {
   IndexBudget memory_;
 };
 
+/// Returns true if an index lists a file with this ending before any of safetensors.
+bool lists_first(std::span<const std::byte> head, std::string_view ending) noexcept {
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  const std::size_t map = text.find("\"weight_map\"");
+  return map != text.npos && text.find(ending, map) < text.find(".safetensors\"", map);
+}
+
 }  // namespace
 
 bool is_shard_index(std::span<const std::byte> head) noexcept {
@@ -309,11 +316,9 @@ bool is_shard_index(std::span<const std::byte> head) noexcept {
   return skip("\"metadata\"") && !(skip(":") && skip("{") && skip("\"float\""));
 }
 
-bool lists_pickles(std::span<const std::byte> head) noexcept {
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  const std::size_t map = text.find("\"weight_map\"");
-  return map != text.npos && text.find(".bin\"", map) < text.find(".safetensors\"", map);
-}
+bool lists_pickles(std::span<const std::byte> head) noexcept { return lists_first(head, ".bin\""); }
+
+bool lists_hdf5(std::span<const std::byte> head) noexcept { return lists_first(head, ".weights.h5\""); }
 
 Result<Snapshot> open_shard_set(SourcePtr index, const Limits& limits, const OpenShard& open) {
   return SetReader(std::move(index), limits, open, nullptr, true).run();

@@ -23,6 +23,8 @@ inline constexpr std::uint64_t max_index = 100'000'000;
 bool is_shard_index(std::span<const std::byte> head) noexcept;
 /// Returns true if an index that begins with `head` lists PyTorch files (.bin).
 bool lists_pickles(std::span<const std::byte> head) noexcept;
+/// Returns true if an index that begins with `head` lists files of Keras (.weights.h5).
+bool lists_hdf5(std::span<const std::byte> head) noexcept;
 
 /// Opens one shard.
 using OpenShard = std::function<Result<Snapshot>(const SourcePtr& shard)>;

@@ -348,6 +348,47 @@ TEST_CASE("composites: parts that lie stay tensors, with a note") {
     Parts parts = gptq({}, {1, 1}, R"({"bits":4,"checkpoint_format":"marlin"})");
     refused(parts, 3);
   }
+  for (const char* const version : {"gemm", "GEMM", "exllama", "exllamav2", "ipex", "gemv", "gemv_fast", "marlin"}) {
+    CAPTURE(version);
+    Parts parts;  // of gemm, [inputs, outputs / 8]
+    parts.add<std::int32_t>("l.qweight", DType::i32, {16, 1}, std::vector<std::int32_t>(16, 0x11111111))
+        .add<std::int32_t>("l.qzeros", DType::i32, {1, 1}, {0})
+        .add<float>("l.scales", DType::f32, {1, 8}, std::vector<float>(8, 2))
+        .config(R"({"quant_method":"awq","bits":4,"version":")" + std::string(version) + "\"}");
+    const Snapshot s = joined(parts);
+    const bool known = version != std::string_view("marlin") && !std::string_view(version).starts_with("gemv");
+    REQUIRE(s.leaf_count() == (known ? 1 : 3));
+    if (known) {
+      CHECK(composite(s.leaf(0))->scheme == "awq");
+      CHECK(numbers_of(s.leaf(0)) == std::vector<float>(128, 2));
+    } else {
+      CHECK(s.notes()[0] == "l.weight: the parts of awq stay tensors: the layout " + std::string(version));
+    }
+  }
+  {
+    Parts parts;  // of gemv, whose shapes are others
+    parts.add<std::int32_t>("l.qweight", DType::i32, {8, 2}, std::vector<std::int32_t>(16, 0x11111111))
+        .add<std::int32_t>("l.qzeros", DType::i32, {8, 1}, std::vector<std::int32_t>(8, 0))
+        .add<float>("l.scales", DType::f32, {8, 8}, std::vector<float>(64, 2))
+        .config(R"({"quant_method":"awq","bits":4,"version":"gemv"})");
+    CHECK(joined(parts).notes()[0] == "l.weight: the parts of awq stay tensors: the layout gemv");
+  }
+  for (const std::int32_t unset : {0, 1, 8}) {  // compressed-tensors: with a -1, columns are in order
+    CAPTURE(unset);
+    std::vector<std::int32_t> groups = {1, 1, 1, 1, 0, 0, 0, 0};
+    for (std::size_t i = 0; i < static_cast<std::size_t>(unset); ++i) groups[i] = -1;
+    Parts parts;
+    parts.add<std::int32_t>("l.weight_packed", DType::i32, {1, 1}, {static_cast<std::int32_t>(0x99999999)})
+        .add<std::int64_t>("l.weight_shape", DType::i64, {2}, {1, 8})
+        .add<float>("l.weight_scale", DType::f32, {1, 2}, {1, 10})
+        .add<std::int32_t>("l.weight_g_idx", DType::i32, {8}, groups)
+        .config(R"({"config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":4,"strategy":"group",)"
+                R"("group_size":4}}}})");
+    const Snapshot s = joined(parts);
+    REQUIRE(s.leaf_count() == 1);
+    const std::vector<float> ordered = {1, 1, 1, 1, 10, 10, 10, 10}, listed = {10, 10, 10, 10, 1, 1, 1, 1};
+    CHECK(numbers_of(s.leaf(0)) == (unset != 0 ? ordered : listed));
+  }
   for (const std::int32_t group : {1, -1, 0x7fffffff}) {  // found when the weight is read
     std::vector<std::int32_t> groups(8, 0);
     groups[3] = group;
@@ -385,22 +426,33 @@ TEST_CASE("composites: parts that lie stay tensors, with a note") {
         .add<std::int32_t>("l.qzeros", DType::i32, {1, 1}, {0});
     refused(parts, 2);
   }
-  const auto nf4 = [](const std::string& state) {
+  const auto nf4 = [](const std::string& state, const std::string& weight = "l.weight") {
     Parts parts;
     std::vector<float> map(16);
     for (std::size_t i = 0; i < map.size(); ++i) map[i] = static_cast<float>(i);
-    parts.add<std::uint8_t>("l.weight", DType::u8, {3, 1}, {0x01, 0x23, 0x40})
-        .add<float>("l.weight.absmax", DType::f32, {3}, {1, 10, 100})
-        .add<float>("l.weight.quant_map", DType::f32, {16}, map)
-        .add<std::uint8_t>("l.weight.quant_state.bitsandbytes__nf4", DType::u8, {state.size()},
+    parts.add<std::uint8_t>(weight, DType::u8, {3, 1}, {0x01, 0x23, 0x40})
+        .add<float>(weight + ".absmax", DType::f32, {3}, {1, 10, 100})
+        .add<float>(weight + ".quant_map", DType::f32, {16}, map)
+        .add<std::uint8_t>(weight + ".quant_state.bitsandbytes__nf4", DType::u8, {state.size()},
                            {state.begin(), state.end()});
     return parts;
   };
+  for (const char* const weight : {"l.weight", "l.experts.gate_up_proj", "weight"}) {
+    for (const char* const shape : {"[1,5]", "[5,1,1]"}) {
+      CAPTURE(weight);
+      Parts parts = nf4(R"({"blocksize":2,"shape":)" + std::string(shape) + "}", weight);
+      const Snapshot s = joined(parts);
+      REQUIRE(s.leaf_count() == 1);
+      CHECK(s.leaf(0).path() == weight);
+      CHECK(numbers_of(s.leaf(0)) == std::vector<float>{0, 1, 20, 30, 400});
+      CHECK(composite(s.leaf(0))->parts[1].name == weight + std::string(".absmax"));
+      CHECK(good(split_composites(s)).leaf_count() == 4);
+    }
+  }
   {
-    Parts parts = nf4(R"({"blocksize":2,"shape":[1,5]})");
-    const Snapshot s = joined(parts);
-    REQUIRE(s.leaf_count() == 1);
-    CHECK(numbers_of(s.leaf(0)) == std::vector<float>{0, 1, 20, 30, 400});
+    Parts parts;  // of no weight
+    parts.add<float>("state.absmax", DType::f32, {2}, {1, 2}).add<float>("state", DType::f32, {2}, {1, 2});
+    refused(parts, 2, 0);
   }
   for (const char* const state :
        {"", "{", "[]", R"({"blocksize":0,"shape":[1,5]})", R"({"blocksize":2,"shape":[1,50]})",

@@ -157,16 +157,22 @@ TEST_CASE("zip: entries that are refused") {
     return error([&](RawMember& e) { e = RawMember(name, data); });
   };
   SUBCASE("names") {
-    for (const std::string& name :
-         {""s,     "/"s,      "/a"s,  "a\\b"s, "a\0"s,          "\0"s,       "c:"s,    "c:/a"s,
-          "a//b"s, "a//"s,    "."s,   ".."s,   "./a"s,          "a/."s,      "a/./b"s, "../a"s,
-          "a/.."s, "a/../b"s, "../"s, "\xff"s, "\xed\xa0\x80"s, "\xc0\xaf"s, "a\xe6"s}) {
+    for (const std::string& name : {""s, "a\0"s, "\0"s, "\xff"s, "\xed\xa0\x80"s, "\xc0\xaf"s, "a\xe6"s}) {
       CAPTURE(name);
       CHECK(named(name) == Errc::malformed);
       CHECK(named(name, "") == Errc::malformed);
     }
-    for (const std::string& name : {"a:"s, "ab:c"s, "..."s, ".a"s, "a/..b"s, "日本語"s, "a\nb"s, " "s}) {
-      CHECK(named(name) == (name == "a:" ? Errc::malformed : Errc::none));
+    // zipfile of Python gives an entry any name.
+    for (const std::string& name :
+         {"/a"s,   "a\\b"s,   "c:"s, "c:/a"s, "a//b"s, "."s,  ".."s,    "./a"s,    "a/."s,  "a/./b"s, "../a"s,
+          "a/.."s, "a/../b"s, "a:"s, "ab:c"s, "..."s,  ".a"s, "a/..b"s, "日本語"s, "a\nb"s, " "s}) {
+      CAPTURE(name);
+      CHECK(named(name) == Errc::none);
+      CHECK(named(name, "") == Errc::none);
+    }
+    for (const std::string& name : {"/"s, "a//"s, "../"s}) {  // folders
+      CHECK(named(name) == Errc::malformed);
+      CHECK(named(name, "") == Errc::none);
     }
   }
   SUBCASE("folders") {

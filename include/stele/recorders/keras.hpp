@@ -11,6 +11,8 @@ namespace stele::inline v0 {
 /// Attributes are properties (strings also metadata), by name, or for an object other than the root by its path and
 /// name: `layers/dense/vars@name`. Data that HDF5 cannot express (values, ties) are the attribute `stele` of the root.
 ///
+/// Also opens the index of weights in several files (`.weights.json` of Keras 3), with the files next to it.
+///
 /// Reads compact, contiguous and chunked datasets with the filters deflate, shuffle and fletcher32. Links by path or to
 /// other files are never followed; they and datasets of other kinds are unreadable entries.
 class STELE_EXPORT Hdf5Format final : public Format {

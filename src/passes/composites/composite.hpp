@@ -114,6 +114,7 @@ struct Composite {
   Grid scales, zeros, biases;
   bool transposed = false;            ///< `shape` is [columns, rows] of the matrix that the parts store
   std::uint32_t group_of = no_index;  ///< leaf of K integers; no_index: c / group
+  bool groups_may_be_unset = false;   ///< if an integer of group_of is -1: c / group, as in compressed-tensors
   std::uint32_t factors = no_index;   ///< leaf of K factors of a layer's input; no_index: none
   float factor = 1;                   ///< factor of all numbers: 1 / 127 for SCB
   float scale_factor = 1;             ///< of the scales

@@ -108,8 +108,13 @@ class Decoder {
     const LeafView part = c_.part(c_.group_of);
     group_of_.resize(static_cast<std::size_t>(c_.columns));
     STELE_TRY(read(c_.group_of, 0, part.byte_size(), bytes_));
+    const auto stored = [&](std::size_t i) { return load_le<std::uint32_t>(bytes_.data() + i * word_bytes); };
+    bool in_order = false;
     for (std::size_t i = 0; i < group_of_.size(); ++i) {
-      const auto group = load_le<std::uint32_t>(bytes_.data() + i * word_bytes);
+      in_order = in_order || (c_.groups_may_be_unset && stored(i) == UINT32_MAX);
+    }
+    for (std::size_t i = 0; i < group_of_.size(); ++i) {
+      const std::uint32_t group = in_order ? static_cast<std::uint32_t>(i / c_.group) : stored(i);
       if (group >= c_.scales.columns) {
         return Error(Errc::out_of_range, "the group of a column does not exist")
             .path(part.path())

@@ -52,7 +52,8 @@ Status Recogniser::scaled(const std::string& stem, Suffixes suffixes, std::strin
   }
   const bool has_zeros = suffixes.size() > 2 && names[2].ends_with("zero_point?");
   if (has_zeros && why.empty()) why = set_zeros(*c, part(*c, names[2].substr(0, names[2].size() - 1)));
-  if (suffixes.size() > 3 && why.empty()) why = set_group_of(*c, part(*c, names[3].substr(0, names[3].size() - 1)));
+  if (suffixes.size() > 3 && why.empty())
+    why = set_group_of(*c, part(*c, names[3].substr(0, names[3].size() - 1)), true);
   return add(stem, c, why);
 }
 

@@ -173,12 +173,13 @@ std::string Recogniser::set_zeros(Composite& c, std::uint32_t zeros) {
   return {};
 }
 
-std::string Recogniser::set_group_of(Composite& c, std::uint32_t groups) {
+std::string Recogniser::set_group_of(Composite& c, std::uint32_t groups, bool may_be_unset) {
   if (groups == no_index) return {};
   const LeafView list = leaf(groups);
   if (list.dtype() != DType::i32 || list.size() != c.columns)
     return "a list of groups that has not one for each column";
   c.group_of = groups;
+  c.groups_may_be_unset = may_be_unset;
   return {};
 }
 

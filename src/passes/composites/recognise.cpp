@@ -142,7 +142,7 @@ std::span<const Recogniser::Scheme> Recogniser::Scheme::all() {
          return r.scaled(s, {".weight", ".scale_weight"}, "scaled-fp8");
        }},
       {".qweight", "", "", [](R& r, Stem& s) { return r.words(s); }},
-      {".weight.absmax", "", "", [](R& r, Stem& s) { return r.bitsandbytes(s); }},
+      {".absmax", "", "", [](R& r, Stem& s) { return r.bitsandbytes(s); }},
       {".SCB", "", "", [](R& r, Stem& s) { return r.bitsandbytes_8(s); }},
       {"_blocks", "", "", [](R& r, Stem& s) { return r.blocks(s); }},
       {".scales", "", ".qweight", [](R& r, Stem& s) { return r.mlx(s); }},

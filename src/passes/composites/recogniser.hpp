@@ -135,7 +135,8 @@ class Recogniser {
   void set_rows(Composite& c, std::uint32_t scales);
   /// Zero points, as many as scales, in the same order.
   std::string set_zeros(Composite& c, std::uint32_t zeros);
-  std::string set_group_of(Composite& c, std::uint32_t groups);
+  /// Sets the list of the columns' groups. `may_be_unset`: with a -1 in the list, columns are in order.
+  std::string set_group_of(Composite& c, std::uint32_t groups, bool may_be_unset = false);
 
   // --- linear.cpp ---
 
@@ -176,7 +177,7 @@ class Recogniser {
   // --- bitsandbytes.cpp ---
 
   /// bitsandbytes' 4 bits: codes of a table, and the largest number of each block, which may be quantized, too.
-  Status bitsandbytes(const std::string& stem);
+  Status bitsandbytes(const std::string& weight);
   /// Returns why codes of 8 bits are not stored row by row; bitsandbytes before 0.45 had layouts of GPUs.
   Result<std::string> other_order(const std::string& stem) const;
   /// bitsandbytes' 8 bits: a row has the scale SCB / 127.

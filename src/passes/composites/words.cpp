@@ -121,7 +121,7 @@ Status Recogniser::packed_words(const std::string& stem) {
       }
     }
   }
-  if (why.empty()) why = set_group_of(*c, part(*c, "_g_idx"));
+  if (why.empty()) why = set_group_of(*c, part(*c, "_g_idx"), true);
   return add(stem, c, why);
 }
 
@@ -161,6 +161,20 @@ struct WordShapes {
   std::optional<std::uint64_t> columns;  // of g_idx
 };
 
+/// Returns the problem of a layout of AWQ, or an empty string. The files of exllama and ipex are those of gemm; these
+/// kernels rearrange the words in memory.
+std::string awq_problem(const LayerSettings& settings) {
+  constexpr std::string_view known[] = {"gemm", "exllama", "exllamav2", "exllama_v2", "ipex"};
+  for (const char* const key : {"checkpoint_format", "format", "version"}) {
+    const auto layout = settings.get<std::string>(key);
+    if (!layout) continue;
+    std::string small = *layout;  // autoawq wrote GEMM
+    for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    if (std::find(std::begin(known), std::end(known), small) == std::end(known)) return "the layout " + *layout;
+  }
+  return {};
+}
+
 /// Sets the layout. Returns the problem, or an empty string.
 std::string set_format(const LayerSettings& settings, WordPlan& plan) {
   const auto method = settings.get<std::string>("quant_method").value_or("");
@@ -178,13 +192,7 @@ std::string set_format(const LayerSettings& settings, WordPlan& plan) {
   }
   auto format = settings.get<std::string>("checkpoint_format");
   if (!format) format = settings.get<std::string>("format");
-  if (plan.awq) {
-    const auto version = settings.get<std::string>("version");
-    for (const auto& layout : {format, version}) {
-      if (layout && *layout != "gemm" && *layout != "GEMM") return "the layout " + *layout;
-    }
-    return {};
-  }
+  if (plan.awq) return awq_problem(settings);
   if (format && *format != "gptq" && *format != "gptq_v2" && *format != "gptq_p") return "the layout " + *format;
   const bool gptq = method == "gptq" || (method.empty() && settings.find("bits") != nullptr);
   if (!format && !gptq) return wide ? "codes of 5 to 7 bits, whose layout is not in the configuration" : "";
@@ -249,7 +257,10 @@ std::string set_zeros_by(std::optional<unsigned> stored, WordPlan& plan) {
 }  // namespace
 
 Status Recogniser::words(const std::string& stem) {
-  const Made c = begin(stem, ".weight", "gptq", {".qweight", ".scales", ".qzeros", ".g_idx?"}, true);
+  const auto is_awq = [](const LayerSettings& s) { return s.get<std::string>("quant_method").value_or("") == "awq"; };
+  const auto all = configuration_.of(stem);
+  const bool awq = std::any_of(all.begin(), all.end(), is_awq);
+  const Made c = begin(stem, ".weight", awq ? "awq" : "gptq", {".qweight", ".scales", ".qzeros", ".g_idx?"}, true);
   if (c == nullptr) return {};
   const auto shape = leaf(c->codes).shape();
   const LeafView scales = leaf(part(*c, ".scales")), zeros = leaf(part(*c, ".qzeros"));
@@ -267,7 +278,8 @@ Status Recogniser::words(const std::string& stem) {
   if (const std::uint32_t list = part(*c, ".g_idx"); list != no_index) shapes.columns = leaf(list).size();
   std::string why;
   auto plan = only_plan<WordPlan>(stem, why, [&](const LayerSettings& settings, WordPlan& made) {
-    std::string wrong = set_sizes(settings, shapes, made);
+    std::string wrong = is_awq(settings) ? awq_problem(settings) : "";
+    if (wrong.empty()) wrong = set_sizes(settings, shapes, made);
     if (wrong.empty()) wrong = set_format(settings, made);
     made.symmetric = settings.get<bool>("sym").value_or(false);
     return wrong;

@@ -98,6 +98,55 @@ TEST_CASE("keras: a model loads from each of its files") {
   CHECK(good(parse_json(c.metadata().at("model_config"))).find("config") != nullptr);
 }
 
+TEST_CASE("keras: weights in several files, with an index") {
+  const std::string folder = test_data("keras") + "/sharded/";
+  const std::pair<const char*, std::vector<Extent>> variables[] = {
+      {"layers.dense.vars.0", {4, 8}}, {"layers.dense.vars.1", {8}},        {"layers.dense_1.vars.0", {8, 8}},
+      {"layers.dense_1.vars.1", {8}},  {"layers.embedding.vars.0", {5, 2}},
+  };
+  const auto check = [&](const Snapshot& s) {
+    CHECK(s.leaf_count() == std::size(variables));
+    for (std::size_t n = 0; n < std::size(variables); ++n) {
+      CAPTURE(variables[n].first);
+      const auto leaf = s.find(variables[n].first);
+      REQUIRE(leaf.has_value());
+      CHECK(std::equal(leaf->shape().begin(), leaf->shape().end(), variables[n].second.begin()));
+      const std::vector<float> found = numbers(s, variables[n].first);
+      for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == static_cast<float>(i + 100 * n));
+    }
+    CHECK(s.metadata().at("layers/dense_1/vars@name") == "second");
+  };
+  check(good(stele::open(folder + "m.weights.json")));
+  check(good(Hdf5Recorder<>().open(folder + "m.weights.json")));
+  const std::string index = read_text(folder + "m.weights.json");
+  const std::string first = "m_00000.weights.h5", second = "m_00001.weights.h5";
+  CHECK(index.find("[\n            \"" + second + "\",\n") != index.npos);  // a layer in two files
+  const auto with = [&](const std::string& changed) {
+    const TempDir dir;
+    for (const std::string& name : {first, second, "m_00002.weights.h5"s}) {
+      write_text(dir / name, read_text(folder + name));
+    }
+    write_text(dir / "m.weights.json", changed);
+    return Hdf5Recorder<>().open(dir / "m.weights.json");
+  };
+  const auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string changed = index;
+    REQUIRE(changed.find(from) != changed.npos);
+    for (std::size_t at = changed.find(from); at != changed.npos; at = changed.find(from, at + to.size())) {
+      changed.replace(at, from.size(), to);
+    }
+    return with(changed);
+  };
+  check(good(with(index)));
+  CHECK(bad(replaced(first, second)).code() == Errc::malformed);
+  CHECK(bad(replaced(first, "../" + first)).found() == "../" + first);
+  CHECK(bad(replaced(first, "none.weights.h5")).code() == Errc::not_found);
+  CHECK(bad(replaced("/layers/embedding/vars", "/layers/other/vars")).code() == Errc::malformed);
+  CHECK(bad(replaced("\"" + first + "\"", "7")).code() == Errc::malformed);
+  CHECK(bad(with(R"({"weight_map":[".weights.h5"]})")).code() == Errc::malformed);
+  CHECK(bad(with(R"({"weight_map":{"/vars":"m_00000.weights.h5"}})")).path() == "layers.dense.vars.0");
+}
+
 TEST_CASE("keras: variables with numbers are in the order of the numbers") {
   const std::string weights = golden("conv.weights.h5");
   const Snapshot snapshot = good(Hdf5Recorder<>().open(bytes_of(weights)));

@@ -1,6 +1,7 @@
 // Objects of PyTorch's zip files that lie, or that are made to take long or much.
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
+#include <stele/recover.hpp>
 
 #include <algorithm>
 #include <map>
@@ -32,6 +33,19 @@ std::string with_view(std::vector<std::int64_t> size, std::vector<std::int64_t> 
 }
 std::string with_storage(const std::string& storage) { return file_of(tensor(storage)); }
 
+/// Checks that the tensor `w` is an unreadable entry for a reason with this text, and the tensor next to it is not.
+void check_unreadable(const std::string& object, std::string_view reason, Records records = {{"data/0", eight}}) {
+  records.emplace_back("data/beside", eight);
+  const std::string file =
+      zip_file(ordered({{"w", object}, {"beside", tensor(floats_storage("beside", 2))}}), std::move(records));
+  const Snapshot s = good(opened(file));
+  REQUIRE(s.leaf_count() == 2);
+  CHECK(good(content(*s.find("beside"))) == eight);
+  CAPTURE(unreadable_reason(*s.find("w")));
+  CHECK(unreadable_reason(*s.find("w")).find(reason) != std::string::npos);
+  CHECK(s.find("w")->dtype() == DType::opaque);
+}
+
 }  // namespace
 
 TEST_CASE("pytorch hostile: the file that the others change opens") {
@@ -52,14 +66,14 @@ TEST_CASE("pytorch hostile: keys and sizes of storages") {
     CHECK_REFUSED(with_storage(floats_storage("0", count)), Errc::malformed, "size of the storage differs");
   }
   CHECK_REFUSED(with_storage(floats_storage("0", -1)), Errc::malformed, "not a number of 0 or more");
-  CHECK_REFUSED(with_storage(storage_of("NoStorage", text("0"), 2)), Errc::unsupported, "class of a storage");
+  check_unreadable(tensor(storage_of("NoStorage", text("0"), 2)), "class of a storage is unknown: NoStorage");
   CHECK_REFUSED(with_storage(storage_of("UntypedStorage", text("0"), 8)), Errc::malformed, "storage has no dtype");
   CHECK_REFUSED(with_storage(text("0") + "Q"), Errc::malformed, "id of a storage");
   CHECK_REFUSED(with_storage(tuple({text("storage")}) + "Q"), Errc::malformed, "id of a storage");
   CHECK_REFUSED(with_storage(tuple({text("module"), global("a", "b"), text("0"), text("cpu"), number(2)}) + "Q"),
                 Errc::malformed, "id of a storage");
   CHECK_REFUSED(with_storage(none), Errc::malformed, "id of a storage");
-  CHECK_REFUSED(with_storage(call("torch.storage", "TypedStorage", {})), Errc::unsupported, "pickled as an object");
+  check_unreadable(tensor(call("torch.storage", "TypedStorage", {})), "pickled as an object");
 }
 
 TEST_CASE("pytorch hostile: one storage with two dtypes") {
@@ -140,18 +154,61 @@ TEST_CASE("pytorch hostile: calls without their arguments") {
 TEST_CASE("pytorch hostile: dtypes and metadata of tensors") {
   const std::string untyped = storage_of("UntypedStorage", text("0"), 8);
   CHECK(opened(file_of(tensor_of_type(untyped, global("torch", "float32")))));
-  CHECK_REFUSED(file_of(tensor_of_type(untyped, global("torch", "float31"))), Errc::unsupported, "float31");
-  CHECK_REFUSED(file_of(tensor_of_type(untyped, global("numpy", "float32"))), Errc::unsupported, "dtype of a tensor");
-  CHECK_REFUSED(file_of(tensor_of_type(untyped, text("float32"))), Errc::unsupported, "dtype of a tensor");
+  check_unreadable(tensor_of_type(untyped, global("torch", "float31")), "float31");
+  check_unreadable(tensor_of_type(untyped, global("numpy", "float32")), "dtype of a tensor");
+  check_unreadable(tensor_of_type(untyped, text("float32")), "dtype of a tensor");
   CHECK_REFUSED(file_of(tensor_of_type(untyped, global("torch", "float64"))), Errc::malformed, "outside its storage");
-  const auto with = [](const std::string& metadata) { return file_of(tensor(floats_storage("0", 2), {}, {metadata})); };
+  const auto described = [](const std::string& metadata) { return tensor(floats_storage("0", 2), {}, {metadata}); };
+  const auto with = [&](const std::string& metadata) { return file_of(described(metadata)); };
   CHECK(opened(with(dict({{"neg", no}}))));
   CHECK_REFUSED(with(dict({{"conj", yes}})), Errc::malformed, "not complex");
-  CHECK_REFUSED(with(dict({{"conj", number(1)}})), Errc::unsupported, "metadata");
-  CHECK_REFUSED(with(dict({{"other", yes}})), Errc::unsupported, "other");
+  check_unreadable(described(dict({{"conj", number(1)}})), "metadata");
+  check_unreadable(described(dict({{"other", yes}})), "other");
   CHECK_REFUSED(with(list({})), Errc::malformed, "metadata of a tensor");
   const std::string integers = tensor(storage_of("IntStorage", text("0"), 2), {}, {dict({{"neg", yes}})});
-  CHECK_REFUSED(file_of(integers), Errc::unsupported, "not floats");
+  check_unreadable(integers, "not floats");
+  // A copy of the bytes, each of which has two elements of the last axis.
+  const std::string bytes = "\x01\x23\x45\x67\x10\x32\x54\x76";
+  struct Strided {
+    View view;
+    std::string expected;
+  };
+  for (const Strided& row : {Strided{{0, {2, 4}, {4, 1}}, bytes},
+                             {{0, {4, 2}, {1, 4}}, "\x01\x10\x23\x32\x45\x54\x67\x76"},
+                             {{1, {2, 2}, {4, 2}}, "\x23\x67\x32\x76"},
+                             {{0, {3}, {3}}, "\x01\x67\x54"}}) {
+    const Snapshot s = good(
+        opened(file_of(tensor_of_type(untyped, global("torch", "float4_e2m1fn_x2"), row.view), {{"data/0", bytes}})));
+    CHECK(s.leaf(0).dtype() == DType::f4_e2m1);
+    CHECK(s.leaf(0).shape().back() == 2 * static_cast<Extent>(row.view.size.back()));
+    CHECK(good(content(s.leaf(0))) == row.expected);
+  }
+}
+
+TEST_CASE("pytorch hostile: modules of torch.fx have the names of their state_dict") {
+  const auto module = [](const std::string& parameters, const std::string& buffers, const std::string& modules) {
+    return dict({{"training", yes}, {"_parameters", parameters}, {"_buffers", buffers}, {"_modules", modules}});
+  };
+  const std::string one = tensor(floats_storage("0", 2)), two = tensor(floats_storage("1", 2));
+  const auto made = [](const char* name, const Values& args) { return call("torch.fx.graph_module", name, args); };
+  const std::string body = module(dict({{"w", one}}), dict({{"b", two}}), dict({}));
+  const Records records{{"data/0", eight}, {"data/1", eight}};
+  for (const std::string& root :
+       {made("reduce_graph_module", {body, text("import torch")}),
+        made("reduce_package_graph_module", {call("importer", "Importer", {}), body, text("name")}),
+        made("reduce_deploy_graph_module", {call("importer", "Importer", {}), body, text("import torch")})}) {
+    for (const bool inside : {false, true}) {
+      const std::string parts = module(dict({}), dict({}), dict({{"inner", root}}));
+      const Snapshot s =
+          good(opened(zip_file(inside ? made("reduce_graph_module", {parts, text("import torch")}) : root, records)));
+      REQUIRE(s.leaf_count() == 2);
+      CHECK(s.leaf(0).path() == (inside ? "inner.w" : "w"));
+      CHECK(s.leaf(1).path() == (inside ? "inner.b" : "b"));
+    }
+  }
+  for (const Values& args : {Values{}, Values{one}, Values{dict({{"w", one}})}}) {
+    CHECK(good(opened(zip_file(made("reduce_graph_module", args)))).leaf_count() <= 1);
+  }
 }
 
 TEST_CASE("pytorch hostile: quantized tensors") {
@@ -169,8 +226,8 @@ TEST_CASE("pytorch hostile: quantized tensors") {
   CHECK_REFUSED(with(tuple({per_tensor, number(1), number(0)})), Errc::malformed, "no scale and zero point");
   CHECK_REFUSED(with(tuple({per_tensor, real(1)})), Errc::malformed, "no scale and zero point");
   CHECK_REFUSED(with(tuple({per_tensor, real(1), big(std::string(20, '\1'))})), Errc::malformed, "no scale and zero");
-  CHECK_REFUSED(with(tuple({global("torch", "per_planet"), real(1), number(0)})), Errc::unsupported, "per_planet");
-  CHECK_REFUSED(with(none), Errc::unsupported, "quantization scheme");
+  check_unreadable(quantized(values, tuple({global("torch", "per_planet"), real(1), number(0)})), "per_planet", parts);
+  check_unreadable(quantized(values, none), "quantization scheme", parts);
   CHECK_REFUSED(
       file_of(quantized(storage_of("CharStorage", text("0"), 2), tuple({per_tensor, real(1), number(0)})), parts),
       Errc::malformed, "does not have a quantized dtype");

@@ -66,10 +66,15 @@ TEST_CASE("pytorch hostile zip: entries and their names") {
   CHECK_REFUSED(with("archive2/data/1"), Errc::malformed, outside);
   CHECK_REFUSED(with("data.pkl"), Errc::malformed, outside);
   CHECK_REFUSED(with("data.pkl", true), Errc::malformed, outside);
-  for (const char* name : {"/data/1", "../data/1", "archive/../data/1", "archive//data", "archive\\data/1"}) {
+  for (const char* name : {"/data/1", "../data/1", "archive\\data/1"}) {
     CAPTURE(name);
-    CHECK(code_of(opened(with(name))) == Errc::malformed);
-    CHECK(code_of(opened(with(name, true))) == Errc::malformed);
+    CHECK_REFUSED(with(name), Errc::malformed, outside);
+    CHECK_REFUSED(with(name, true), Errc::malformed, outside);
+  }
+  for (const char* name : {"archive/../data/1", "archive//data"}) {  // torch.load ignores them, too
+    CAPTURE(name);
+    CHECK(opened(with(name)));
+    CHECK(opened(with(name, true)));
   }
   CHECK_REFUSED(with("archive/data/0"), Errc::duplicate, "archive/data/0");
   CHECK_REFUSED(with("archive/data.pkl"), Errc::duplicate, "archive/data.pkl");
