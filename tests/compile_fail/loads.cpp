@@ -77,7 +77,7 @@ auto load() { return stele::load<Net>("weights.stele"); }
 }  // namespace immovable_file
 // EXPECT-FIRST: this class cannot be moved .it has a mutex, an atomic, or a deleted move., so load cannot return it
 // LINES-GCC: 12
-// LINES-CLANG: 15
+// LINES-CLANG: 16
 
 // CASE no_default_constructor
 #include <stele/record.hpp>
