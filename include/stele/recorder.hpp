@@ -19,6 +19,16 @@ Object object_of(const M& module) {
   return {module_info<M>(), &module};
 }
 
+/// Reports the reasons why no M can be loaded as compile-time errors, before other errors.
+template <class M>
+constexpr bool check_loadable() {
+  if constexpr (is_record<M> || has_hook<M>()) {
+    return true;
+  } else {
+    return check_makeable<M>();
+  }
+}
+
 /// Returns a new module from a file: created by its hook if it has one, else default-constructed and filled. A Record
 /// is lazy.
 template <class M>
@@ -27,24 +37,26 @@ Result<M> load_once(Reader reader, const Input& from, const LoadOptions& options
     STELE_TRY_ASSIGN(const Snapshot snapshot,
                      open(reader, from, options, {module_info<recorded_module<M>>(), nullptr}));
     return v0::load<M>(snapshot, options);
-  } else if constexpr (check_makeable<M>()) {
+  } else {
     Result<M> module(std::in_place);
     STELE_TRY(load_fresh(reader, from, *module_info<M>(), &*module, options));
     return module;
-  } else {
-    return Error(Errc::not_loadable);
   }
 }
 
 template <class M>
 Result<M> load_new(Reader reader, const Input& from, const LoadOptions& options) {
-  return guarded([&]() -> Result<M> {
-    for (const Report before = options.report != nullptr ? *options.report : Report();;) {
-      auto module = load_once<M>(reader, from, options);
-      if (module || !from.again()) return module;
-      if (options.report != nullptr) *options.report = before;
-    }
-  });
+  if constexpr (check_loadable<M>()) {
+    return guarded([&]() -> Result<M> {
+      for (const Report before = options.report != nullptr ? *options.report : Report();;) {
+        auto module = load_once<M>(reader, from, options);
+        if (module || !from.again()) return module;
+        if (options.report != nullptr) *options.report = before;
+      }
+    });
+  } else {
+    return Error(Errc::not_loadable);  // after an error of the compiler
+  }
 }
 }  // namespace detail
 

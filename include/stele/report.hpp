@@ -60,6 +60,8 @@ class STELE_EXPORT Report {
   ~Report();
 
   void add(What what, std::string_view path, std::string_view detail = {});
+  /// Removes all rows. A load or save adds its rows to those of the report that it is given.
+  void clear() noexcept;
   /// Returns the number of kept rows.
   std::size_t size() const noexcept { return rows_.size(); }
   bool empty() const noexcept { return rows_.empty(); }
@@ -71,7 +73,7 @@ class STELE_EXPORT Report {
   /// Returns the paths of the kept rows of one kind.
   std::vector<std::string> paths(What what) const;
   /// Formats one line for each kept row except applied ones; "and N more" for rows that are not kept; then a line of
-  /// counts.
+  /// counts. Characters that control a terminal are escaped.
   std::string to_string() const;
 
  private:

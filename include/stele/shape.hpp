@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "stele/config.hpp"
 #include "stele/dtype.hpp"
@@ -36,6 +39,11 @@ class Shape {
   explicit Shape(std::span<const Extent> extents) { assign(extents); }
   template <std::size_t N>
   Shape(const std::array<Extent, N>& extents) : Shape(std::span<const Extent>(extents)) {}  // NOLINT
+  /// Copies the extents of any list of integers.
+  template <std::forward_iterator I>
+  requires std::is_integral_v<std::iter_value_t<I>> Shape(I first, I last) {
+    assign(first, static_cast<std::size_t>(std::distance(first, last)));
+  }
   Shape(const Shape& other) : Shape(other.span()) {}
   Shape(Shape&& other) noexcept = default;
   Shape& operator=(const Shape& other) {
@@ -45,23 +53,7 @@ class Shape {
   Shape& operator=(Shape&& other) noexcept = default;
   ~Shape() = default;
 
-  void assign(std::span<const Extent> extents) {
-    Extent* to = inline_.data();
-#if STELE_HEAP
-    std::unique_ptr<Extent[]> more;
-    if (extents.size() > inline_rank) {
-      more = std::make_unique<Extent[]>(extents.size());
-      to = more.get();
-    }
-#else
-    if (extents.size() > inline_rank) __builtin_trap();  // a heap would be needed
-#endif
-    for (const Extent e : extents) *to++ = e;
-#if STELE_HEAP
-    heap_ = std::move(more);
-#endif
-    rank_ = extents.size();
-  }
+  void assign(std::span<const Extent> extents) { assign(extents.begin(), extents.size()); }
 
   std::size_t rank() const noexcept { return rank_; }
   std::size_t size() const noexcept { return rank_; }
@@ -87,6 +79,25 @@ class Shape {
   }
 
  private:
+  template <class I>
+  void assign(I first, std::size_t rank) {
+    Extent* to = inline_.data();
+#if STELE_HEAP
+    std::unique_ptr<Extent[]> more;
+    if (rank > inline_rank) {
+      more = std::make_unique<Extent[]>(rank);
+      to = more.get();
+    }
+#else
+    if (rank > inline_rank) __builtin_trap();  // a heap would be needed
+#endif
+    for (std::size_t i = 0; i < rank; ++i, ++first) *to++ = static_cast<Extent>(*first);
+#if STELE_HEAP
+    heap_ = std::move(more);
+#endif
+    rank_ = rank;
+  }
+
   std::array<Extent, inline_rank> inline_{};
 #if STELE_HEAP
   std::unique_ptr<Extent[]> heap_;

@@ -1,8 +1,11 @@
 #include "stele/report.hpp"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <ostream>
 
+#include "base/printable.hpp"
 #include "base/shortened.hpp"
 
 namespace stele::inline v0 {
@@ -38,6 +41,12 @@ void Report::add(What what, std::string_view path, std::string_view detail) {
   text_ += detail;
 }
 
+void Report::clear() noexcept {
+  rows_.clear();
+  text_.clear();
+  std::fill(std::begin(counts_), std::end(counts_), std::size_t{0});
+}
+
 Report::Row Report::operator[](std::size_t i) const noexcept {
   const Entry& e = rows_[i];
   const std::string_view text(text_);
@@ -57,8 +66,8 @@ std::string Report::to_string() const {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     const Row row = (*this)[i];
     if (row.what == What::applied) continue;
-    out += std::string(name(row.what)) + " " + std::string(row.path);
-    if (!row.detail.empty()) out += ": " + std::string(row.detail);
+    out += std::string(name(row.what)) + " " + detail::printable(row.path);
+    if (!row.detail.empty()) out += ": " + detail::printable(row.detail);
     out += '\n';
   }
   std::size_t all = 0;

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <ostream>
 
+#include "base/printable.hpp"
 #include "base/shortened.hpp"
 #include "stele/report.hpp"
 
@@ -206,14 +207,14 @@ bool Error::partially_applied() const noexcept { return data_ != nullptr && data
 std::string Error::to_string() const {
   // A part of an error may come from a file and have any length.
   constexpr std::size_t max_part_bytes = 1024;
-  const auto shown = [](std::string_view part) { return detail::shortened(part, max_part_bytes); };
+  const auto shown = [](std::string_view part) { return detail::printable(detail::shortened(part, max_part_bytes)); };
   std::string text(name(code()));
   if (!path().empty()) text += ": " + shown(path());
   if (!message().empty()) text += ": " + shown(message());
   if (!expected().empty()) text += ": expected " + shown(expected());
   if (!found().empty()) text += (expected().empty() ? ": found " : ", found ") + shown(found());
   if (offset()) text += " at byte " + std::to_string(*offset());
-  if (!file().empty()) text += " (" + std::string(file()) + ")";
+  if (!file().empty()) text += " (" + detail::printable(file()) + ")";
   if (!hint().empty()) text += "; " + shown(hint());
   if (partially_applied()) text += " [part of the module was already written]";
   return text;

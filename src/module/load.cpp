@@ -7,6 +7,7 @@
 #include "module/compare_ties.hpp"
 #include "module/device_memory.hpp"
 #include "module/match.hpp"
+#include "module/state_dict.hpp"
 #include "module/walk.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
@@ -502,7 +503,8 @@ Status with_hooks(const Snapshot& file, Report& report, Attempt attempt) {
 Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
                    const LoadOptions& options) {
   STELE_TRY(not_a_delta(*snapshot.data()));
-  STELE_TRY_ASSIGN(const Snapshot whole, part_of(snapshot, options.part));
+  STELE_TRY_ASSIGN(const Snapshot part, part_of(snapshot, options.part));
+  STELE_TRY_ASSIGN(const Snapshot whole, named_for(type, part));
   Report own;
   Report& report = options.report != nullptr ? *options.report : own;
   return with_hooks(whole, report, [&](const Snapshot& now, std::vector<Outdated>& outdated) {
@@ -517,7 +519,8 @@ Result<Report> check_object(const Snapshot& snapshot, const TypeInfo& type, cons
                             const LoadOptions& options) {
   return guarded([&]() -> Result<Report> {
     STELE_TRY(not_a_delta(*snapshot.data()));
-    STELE_TRY_ASSIGN(const Snapshot whole, part_of(snapshot, options.part));
+    STELE_TRY_ASSIGN(const Snapshot part, part_of(snapshot, options.part));
+    STELE_TRY_ASSIGN(const Snapshot whole, named_for(type, part));
     Report report;
     LoadPlan plan;
     const LoadMode mode = object != nullptr ? LoadMode::in_place : LoadMode::fresh;

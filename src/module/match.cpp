@@ -40,6 +40,13 @@ Status Matcher::run(const TypeInfo& type, void* object) {
     find_unused();
     if (!failed_ && !options_.allow_nothing) refuse_nothing();
     if (failed_ && !missing_.empty() && !unused_.empty()) suggest();
+    // A module that is one tensor or a list has no names of its own.
+    const bool unnamed = type.kind == TypeKind::tensor || type.kind == TypeKind::list;
+    const Errc code = failed_ ? failed_->code() : Errc::none;
+    if (unnamed && (code == Errc::missing || code == Errc::kind_mismatch || code == Errc::unused) &&
+        failed_->hint().empty()) {
+      failed_ = std::move(*failed_).hint("load a std::map<std::string, T> of tensors to get them by their names");
+    }
     count_further_names();
   }
   return failed_ ? Status(std::move(*failed_)) : Status();

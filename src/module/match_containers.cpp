@@ -1,9 +1,11 @@
 // Matches lists, maps, variants, pointers and ties.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "module/matcher.hpp"
+#include "module/state_dict.hpp"
 
 namespace stele::inline v0::detail {
 
@@ -127,46 +129,72 @@ void Matcher::visit_only(const TypeInfo& type, void* container, std::size_t whic
   }
 }
 
+void Matcher::each_tensor(const std::function<void(std::string_view name, const Place& at)>& visit) const {
+  const auto nodes = tree_.snapshot().nodes();
+  for (std::uint32_t i = 1; i < nodes.size(); ++i) {
+    Place at;
+    at.exists = true;
+    at.node = i;
+    if (nodes[i].kind == NodeKind::alias) {
+      at.alias = i;
+      at.node = nodes[i].index;
+    }
+    if (nodes[at.node].kind == NodeKind::tensor) visit({nodes[i].name, nodes[i].name_size}, at);
+  }
+}
+
 void Matcher::visit_map(const TypeInfo& type, void* object, const Place& place, int depth) {
   if (!container_fits(place, true)) return;
   if (!place.exists && !tree_.guessed()) return missing(path_);
+  const bool whole = depth == 0 && is_state_dict(type);
   if (object == nullptr || mode_ == LoadMode::fresh || options_.rebuild) {
-    visit_new_map(type, mutate_ ? object : nullptr, place, depth);
+    visit_new_map(type, mutate_ ? object : nullptr, place, depth, whole);
     return;
   }
   // In place: matches the module's keys; other keys in the file are unused.
   if (!type.element->writable && type.container->size(object) != 0) return const_elements();
+  std::map<std::string_view, Place> tensors;  // by whole name
+  if (whole) each_tensor([&](std::string_view name, const Place& at) { tensors.emplace(name, at); });
   struct Context {
     Matcher& matcher;
     const TypeInfo& type;
     const Place& place;
+    const std::map<std::string_view, Place>* tensors;
     std::uint32_t hint;
     int depth;
-  } context{*this, type, place, 0, depth};
+  } context{*this, type, place, whole ? &tensors : nullptr, 0, depth};
   type.container->each(object, &context, [](void* c, std::string_view key, void* element) {
     auto& in = *static_cast<Context*>(c);
-    const Place at = in.matcher.tree_.child(in.place, key, in.hint);
-    const Segment segment(in.matcher, key);
+    Place at;
+    if (in.tensors == nullptr) {
+      at = in.matcher.tree_.child(in.place, key, in.hint);
+    } else if (const auto named = in.tensors->find(key); named != in.tensors->end()) {
+      at = named->second;
+    }
+    const Segment segment(in.matcher, key, in.tensors == nullptr);
     in.matcher.visit(*in.type.element, element, at, in.depth + 1);
   });
 }
 
-void Matcher::visit_new_map(const TypeInfo& type, void* object, const Place& place, int depth) {
+void Matcher::visit_new_map(const TypeInfo& type, void* object, const Place& place, int depth, bool whole) {
   const bool hooked = type.element->hook != nullptr;
+  const auto each = [&](const std::function<void(std::string_view key, const Place& at)>& visit) {
+    whole ? each_tensor(visit) : tree_.each(place, visit);
+  };
   if (object != nullptr) type.container->clear(object);
   if (object != nullptr && !hooked) {
     std::vector<std::string> keys;
-    tree_.each(place, [&](std::string_view key, const Place&) { keys.emplace_back(key); });
+    each([&](std::string_view key, const Place&) { keys.emplace_back(key); });
     // A map that is a sorted vector inserts each key at its end.
     if (!std::is_sorted(keys.begin(), keys.end())) std::sort(keys.begin(), keys.end());
     for (const std::string& key : keys) {
-      const Segment segment(*this, key);
+      const Segment segment(*this, key, !whole);
       if (make_element(type, object, 0, key, nullptr) == nullptr) return;
     }
   }
   bool going = true;
-  tree_.each(place, [&](std::string_view key, const Place& at) {
-    const Segment segment(*this, key);
+  each([&](std::string_view key, const Place& at) {
+    const Segment segment(*this, key, !whole);
     if (object == nullptr) {
       visit(*type.element, nullptr, at, depth + 1);
     } else if (hooked) {

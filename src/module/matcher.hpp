@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -159,7 +160,10 @@ class Matcher {
   }
 
   void visit_map(const TypeInfo& type, void* object, const Place& place, int depth);
-  void visit_new_map(const TypeInfo& type, void* object, const Place& place, int depth);
+  /// Visits the tensors of a file with flat names, under their names.
+  void each_tensor(const std::function<void(std::string_view name, const Place& at)>& visit) const;
+  /// `whole`: the keys are names of the file, not segments.
+  void visit_new_map(const TypeInfo& type, void* object, const Place& place, int depth, bool whole);
 
   /// Returns true if the file has a field of the module at the place, under any of the field's names.
   bool has_field_of(const TypeInfo& type, const Place& place) const;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "module/state_dict.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/paths.hpp"
@@ -201,6 +202,10 @@ Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::
       return walk_error(e, builder);
     if (keeper) builder.to.keep(std::move(keeper));
     builder.to.data().type = &type;
+    if (is_state_dict(type)) {
+      builder.to.data().flat = true;
+      builder.to.data().nodes.front().kind = NodeKind::module;
+    }
     if (consumable && builder.consumable) builder.to.data().consumable = true;
     return builder.to.finish();
   });

@@ -122,6 +122,10 @@ class SetReader {
     std::string scratch;
     std::string_view key;
     std::string_view text;
+    if (in.peek() == json::Kind::null) {
+      in.read_null();
+      return;
+    }
     if (!in.begin_object()) return;
     while (in.next_key(key, key_scratch)) {
       if (in.peek() != json::Kind::string) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/hash.hpp"
+#include "base/printable.hpp"
 #include "leaves/needs.hpp"
 #include "leaves/provider.hpp"
 #include "leaves/source_range.hpp"
@@ -176,7 +177,12 @@ const std::byte* module_view(const void* at, std::uint64_t number) {
 
 Status module_read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
   const TensorOps& ops = tensor_ops(number);
-  if (ops.read == nullptr) return unreachable_device(device_of(ops, at).value_or(OnDevice()).where, true);
+  if (ops.read == nullptr) {
+    if (const auto device = device_of(ops, at)) return unreachable_device(device->where, true);
+    return Error(Errc::invalid_argument, "the tensor has no memory: data() of its tensor_traits returns null")
+        .expected("a pointer to the elements")
+        .found("a null pointer, and a shape with elements");
+  }
   const unsigned size = element_size(ops.dtype);
   ops.read(at, offset / size, out.size() / size, out.data());
   return {};
@@ -267,8 +273,8 @@ std::string summary(const Snapshot& snapshot) {
   std::uint64_t elements = 0;
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
-    text += leaf.path() + "  " + std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()) + "  " +
-            std::to_string(leaf.size()) + "\n";
+    text += detail::printable(leaf.path()) + "  " + std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()) +
+            "  " + std::to_string(leaf.size()) + "\n";
     elements += leaf.size();
   }
   return text + std::to_string(snapshot.leaf_count()) + " tensors, " + std::to_string(elements) + " parameters, " +

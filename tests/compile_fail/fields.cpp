@@ -86,6 +86,55 @@ class Linear {
 // EXPECT: make it an ordinary member, or leave it out of the list
 // EXPECT: bit-field|reference
 
+// CASE listed_empty_tuple
+#include <stele/record.hpp>
+
+#include <tuple>
+
+namespace listed_empty_tuple {
+struct Linear {
+  stele::Param<stele::Tensor<float, 2>> weight;
+  std::tuple<> nothing;
+  STELE_MODULE(Linear, weight, nothing)
+};
+
+auto save(const Linear& m) { return stele::snapshot_of(m); }
+}  // namespace listed_empty_tuple
+// EXPECT-FIRST-GCC: "nothing".*Linear
+// EXPECT-FIRST-CLANG: nothing.*Linear
+// EXPECT-FIRST: this field cannot be recorded
+// LINES-GCC: 10
+// LINES-CLANG: 15
+
+// CASE listed_expected: Like std::expected of C++23.
+#include <stele/record.hpp>
+
+#include <string>
+
+namespace listed_expected {
+template <class T, class E>
+class expected {
+ public:
+  using value_type = T;
+  using error_type = E;
+  expected();
+  bool has_value() const;
+  T& value();
+};
+struct Linear {
+  stele::Param<stele::Tensor<float, 2>> weight;
+  expected<float, std::string> scale;
+  STELE_MODULE(Linear, weight, scale)
+};
+
+auto save(const Linear& m) { return stele::snapshot_of(m); }
+}  // namespace listed_expected
+// EXPECT-FIRST-GCC: "scale".*Linear
+// EXPECT-FIRST-CLANG: scale.*Linear
+// EXPECT-FIRST: a std::expected cannot be recorded: use std::optional or std::variant
+// LINES-GCC: 10
+// LINES-CLANG: 15
+
 // CASE listed_multimap
 #include <stele/record.hpp>
 

@@ -61,6 +61,24 @@ auto load(const stele::Snapshot& s) { return stele::load<Net>(s); }
 // LINES-GCC: 10
 // LINES-CLANG: 15
 
+// CASE immovable_file: The same, from a file.
+#include <stele/recorders/any.hpp>
+
+#include <atomic>
+
+namespace immovable_file {
+struct Net {
+  std::atomic<int> steps;
+  stele::Tensor<float, 2> weight;
+  STELE_MODULE(Net, weight)
+};
+
+auto load() { return stele::load<Net>("weights.stele"); }
+}  // namespace immovable_file
+// EXPECT-FIRST: this class cannot be moved .it has a mutex, an atomic, or a deleted move., so load cannot return it
+// LINES-GCC: 12
+// LINES-CLANG: 16
+
 // CASE no_default_constructor
 #include <stele/record.hpp>
 

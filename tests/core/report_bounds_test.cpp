@@ -2,6 +2,12 @@
 #include <doctest/doctest.h>
 #include <stele/report.hpp>
 #include <stele/result.hpp>
+#include <stele/snapshot.hpp>
+
+#include <cstdint>
+#include <list>
+#include <string>
+#include <vector>
 
 #include "base/shortened.hpp"
 
@@ -57,6 +63,50 @@ TEST_CASE("report: long texts are cut between characters") {
   const Error error = Error(Errc::missing, "gone").path(std::string(1'000'000, 'p')).found(std::string(50'000, 'f'));
   CHECK(error.path().size() == 1'000'000);
   CHECK(error.to_string().size() < 3000);
+}
+
+TEST_CASE("report: clear removes all rows and counts") {
+  stele::Report report;
+  report.add(stele::Report::What::missing, "a", "b");
+  const stele::Report copy = report;
+  report.clear();
+  CHECK(report.empty());
+  CHECK(report.count(stele::Report::What::missing) == 0);
+  CHECK(report.to_string() == stele::Report().to_string());
+  report.add(stele::Report::What::missing, "a", "b");
+  CHECK(report.to_string() == copy.to_string());
+}
+
+TEST_CASE("messages: characters that control a terminal are escaped, in rows, errors and summaries") {
+  const std::string name = "a\x1b[31m\nb\x7f\xe2\x80\xae\xff \xc3\xa4";
+  const std::string shown = "a\\x1b[31m\\x0ab\\x7f\\u202e\\xff \xc3\xa4";
+  stele::Report report;
+  report.add(stele::Report::What::lost, name, name);
+  CHECK(report[0].path == name);
+  CHECK(report.to_string() == "lost " + shown + ": " + shown + "\n1 lost\n");
+  const stele::Error error =
+      stele::Error(stele::Errc::missing, "m").path(name).expected(name).found(name).file(name).hint(name);
+  CHECK(error.path() == name);
+  CHECK(error.to_string() ==
+        "missing: " + shown + ": m: expected " + shown + ", found " + shown + " (" + shown + "); " + shown);
+  stele::SnapshotBuilder builder;
+  builder.set_flat();
+  builder.tensor(builder.intern(name), stele::DType::f32, {}, 0, {});
+  CHECK(stele::summary(builder.finish()).starts_with(shown + "  f32"));
+}
+
+TEST_CASE("shape: from any list of integers") {
+  const std::vector<int> small{2, 3};
+  CHECK(stele::Shape(small.begin(), small.end()) == stele::Shape{2, 3});
+  const std::list<std::int64_t> many(12, 4);
+  const stele::Shape shape(many.begin(), many.end());
+  CHECK(shape.rank() == 12);
+  CHECK(shape[11] == 4);
+  const stele::Shape again(shape.begin(), shape.end());
+  CHECK(again == shape);
+  stele::Shape part = shape;
+  part.assign(part.span().subspan(1));
+  CHECK(part.rank() == 11);
 }
 
 }  // namespace report_bounds_test

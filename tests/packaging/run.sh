@@ -119,7 +119,7 @@ target=()
 mapfile -t few < <(without re2 zstd ZLIB libdeflate Protobuf)
 with_cmake subdirectory-formats "${sources[@]}" "${few[@]}" -D WAY=subdirectory -D COMPONENTS=safetensors -D EACH=ON \
   -D STELE_FORMATS="safetensors;gguf" -D STELE_FLATC=none -D STELE_SOURCE="$work/deps/stele-src"
-refused subdirectory-unknown "STELE_FORMATS names .*recorders/tensors" "${sources[@]}" -D WAY=subdirectory \
+refused subdirectory-unknown "no format has the name \"tensors\"" "${sources[@]}" -D WAY=subdirectory \
   -D STELE_FORMATS=tensors -D STELE_SOURCE="$work/deps/stele-src"
 fi
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/hex.hpp"
+#include "base/printable.hpp"
 #include "base/similar.hpp"
 
 namespace stele::command {
@@ -27,37 +28,6 @@ std::string format(const char* pattern, double number) {
   std::snprintf(text.data(), text.size(), pattern, number);  // NOLINT(cppcoreguidelines-pro-type-vararg)
   return text.data();
 }
-
-/// Returns the length of the UTF-8 sequence that `text` begins with, and its code point; 0 if it is not valid.
-std::pair<std::size_t, unsigned> code_point(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return {1, first};
-  const std::size_t length = first >= 0xf0 && first <= 0xf4  ? 4
-                             : first >= 0xe0 && first < 0xf0 ? 3
-                             : first >= 0xc2 && first < 0xe0 ? 2
-                                                             : 0;
-  if (length == 0 || text.size() < length) return {0, 0};
-  unsigned code = first & (0x7fU >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0U) != 0x80) return {0, 0};
-    code = code << 6 | (byte(i) & 0x3fU);
-  }
-  const bool short_form = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  if (short_form || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return {0, 0};
-  return {length, code};
-}
-
-/// Returns true for characters that change what a terminal shows around them: controls of C0 and C1, line and paragraph
-/// separators, and the bidirectional controls of Unicode (UAX #9).
-bool obeyed(unsigned code) {
-  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
-         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
-}
-
-}  // namespace
-
-namespace {
 
 /// The library's options in messages, and the corresponding options of the command.
 struct Spelling {
@@ -134,9 +104,9 @@ std::string json_text(const Value& value) {
   std::string out;
   out.reserve(text.size());
   for (std::string_view rest = text; !rest.empty();) {
-    const auto [length, code] = code_point(rest);
+    const auto [length, code] = detail::code_point(rest);
     const std::size_t taken = std::max<std::size_t>(length, 1);
-    if (obeyed(code) && length != 0) {
+    if (detail::is_obeyed(code) && length != 0) {
       out += "\\u" + detail::hex(code, 4);
     } else {
       out += rest.substr(0, taken);
@@ -158,25 +128,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return similar.empty() ? "" : "did you mean " + std::string(similar) + "?";
 }
 
-std::string safe(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const auto [length, code] = code_point(text);
-    if (length == 0) {
-      out += "\\x" + detail::hex(static_cast<unsigned char>(text[0]), 2);
-      text.remove_prefix(1);
-      continue;
-    }
-    if (obeyed(code)) {
-      out += code < 0x100 ? "\\x" + detail::hex(code, 2) : "\\u" + detail::hex(code, 4);
-    } else {
-      out += text.substr(0, length);
-    }
-    text.remove_prefix(length);
-  }
-  return out;
-}
+std::string safe(std::string_view text) { return detail::printable(text); }
 
 std::size_t columns(std::string_view text) noexcept {
   return static_cast<std::size_t>(

@@ -108,6 +108,10 @@ struct holder<std::tuple<T...>> {
   static constexpr Category category = Category::tuple;
   using elements = boost::mp11::mp_list<T...>;
 };
+template <>
+struct holder<std::tuple<>> {  // has nothing to record
+  static constexpr Category category = Category::refused;
+};
 template <class A, class B>
 struct holder<std::pair<A, B>> {
   static constexpr Category category = Category::tuple;

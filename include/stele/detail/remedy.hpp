@@ -28,6 +28,7 @@ enum class Remedy : std::uint8_t {
   complex_header,
   mdspan,
   xtensor,
+  expected,
 };
 
 template <class T>
@@ -88,6 +89,11 @@ consteval Remedy remedy_for() {
                          typename T::mapping_type;
                        }) {
     return Remedy::mdspan;
+  } else if constexpr (requires {
+                         typename T::value_type;
+                         typename T::error_type;
+                       }) {
+    return Remedy::expected;
   } else if constexpr (LooksLikeComplex<T>) {
     return Remedy::complex_header;
   } else if constexpr (requires { typename holder<T>::element; }) {
@@ -127,7 +133,7 @@ struct field_cannot_be_recorded {
                 "stele: this field cannot be recorded: list the fields to "
                 "record with STELE_MODULE and leave it out, "
                 "skip it with stele::attributes, or give its type a field "
-                "list, tensor_traits or a cereal function");
+                "list, tensor_traits, value_traits or a cereal function");
 };
 template <auto Field, class Type, class Module, auto... More>
 struct field_cannot_be_recorded<Field, Type, Module, Remedy::which_integers, More...> {
@@ -204,6 +210,12 @@ template <auto Field, class Type, class Module, auto... More>
 struct field_cannot_be_recorded<Field, Type, Module, Remedy::xtensor, More...> {
   static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: this looks like a type of xtensor: include stele/xtensor.hpp");
+};
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::expected, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
+                "stele: a std::expected cannot be recorded: use std::optional or std::variant, or leave it out "
+                "(STELE_MODULE, or skip it with stele::attributes)");
 };
 
 }  // namespace stele::inline v0::detail

@@ -313,6 +313,11 @@ TEST_CASE("shards: written as transformers writes them") {
   const Snapshot s = good(stele::open(good(bundle->open(index))));
   CHECK(s.leaf_count() == 9);
   CHECK(s.metadata() == std::map<std::string, std::string>{{"made", "here"}});  // of the files
+  // Without metadata, some programs write null.
+  put(*bundle, index,
+      R"({"metadata": null, "weight_map": {)" +
+          text.substr(text.find("\"embedding\""), text.size() - 3 - text.find("\"embedding\"")) + "}}");
+  CHECK(good(stele::open(good(bundle->open(index)))).leaf_count() == 9);
 }
 
 TEST_CASE("shards: metadata of a file that the index has otherwise") {
