@@ -92,6 +92,8 @@ constexpr Spelling spellings[] = {
     {"PytorchOptions::parameters", "--parameters"},
     {"PytorchOptions::part", "--part"},
     {"see stele::formats()", "see stele formats"},
+    {"set NpyOptions::void1 to their dtype, for example to DType::f8_e4m3fn", "pass --void1 f8_e4m3fn, or their dtype"},
+    {"set NpyOptions::void2 to their dtype, for example to DType::bf16", "pass --void2 bf16"},
     {"name the layer in LoraOptions::conv1d or LoraOptions::linear", "pass --conv1d LAYER or --linear LAYER"},
     {"join them with stele::merge", "join them with stele merge"},
     {"save to another path, or set FileSinkOptions::allow_nonatomic", "choose another name"},
