@@ -112,7 +112,8 @@ constexpr Spelling spellings[] = {
     {"read a FIFO or device as a stream, with stele::spool", "pass it as standard input: - instead of the name"},
 };
 
-/// Replaces the library's names of options in a message by the command's.
+}  // namespace
+
 std::string spelled(std::string_view text) {
   std::string out(text);
   for (const auto& [library, command] : spellings) {
@@ -122,6 +123,8 @@ std::string spelled(std::string_view text) {
   }
   return out;
 }
+
+namespace {
 
 /// Returns a hint without names that only a C++ program can use; names of a file may have colons.
 std::string spelled_hint(std::string_view hint) {
