@@ -34,6 +34,8 @@ command::Opening opening_of(const nb::dict& options) {
     if (name == "buffers") {
       for (const nb::handle pattern : nb::cast<nb::sequence>(value)) opening.buffers.push_back(string_of(pattern));
     }
+    if (name == "void1") opening.void1 = string_of(value);
+    if (name == "void2") opening.void2 = string_of(value);
     if (name == "parts") opening.parts = nb::cast<bool>(value);
     if (name == "raw") opening.raw = nb::cast<bool>(value);
     if (name == "ignore_checksums") opening.ignore_checksums = nb::cast<bool>(value);
@@ -48,7 +50,7 @@ Result<Model> open_path(const std::string& path, const command::Opening& opening
   if (!found && detail::is_of_machine(found.error())) return found.error();
   // Most formats have no settings: the file need not be opened again.
   if (found && !(*source)->is_folder() && command::as_checkpoints(**found) == nullptr && opening.tag.empty() &&
-      opening.part.empty() && !opening.ignore_checksums) {
+      opening.part.empty() && !opening.ignore_checksums && opening.void1.empty() && opening.void2.empty()) {
     STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(**found, *source, options));
     if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
     if (opening.raw) snapshot = raw_codes(snapshot);
@@ -71,14 +73,15 @@ Result<Model> open_source(const SourcePtr& source, const command::Opening& openi
         .file(source->name());
   }
   STELE_TRY_ASSIGN(const LoadOptions options, command::load_options(opening, 0));
-  STELE_TRY_ASSIGN(const Format* const format, format_of_content(*source));
+  STELE_TRY_ASSIGN(const Format* const found, format_of_content(*source));
+  STELE_TRY_ASSIGN(auto format, command::with_void_dtypes({std::shared_ptr<const Format>(), found}, opening));
   STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(*format, source, options));
   if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
   if (opening.raw) snapshot = raw_codes(snapshot);
   if (!opening.part.empty()) {
     STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
   }
-  return Model(std::move(snapshot), {std::shared_ptr<const Format>(), format});
+  return Model(std::move(snapshot), std::move(format));
 }
 
 Model open_any(nb::object input, const nb::dict& options) {

@@ -14,6 +14,7 @@ from . import _stele
 from ._errors import Error, Report, make
 from ._file import File
 from ._interrupt import interruptible
+from ._options import dtype_name
 from ._save import report_of
 
 Path = Union[str, "os.PathLike[str]"]
@@ -50,6 +51,7 @@ _FLAGS = {"outputs": "output", "shapes": "shape", "except_": "except"}
 # Arguments that are paths of files to read and to write, and those that may be several.
 _READ = {"names", "names_a", "names_b", "parameters", "mappings"}
 _WRITTEN = {"target", "out"}
+_DTYPES = {"precision", "void1", "void2"}
 _SEVERAL = {"files", "deltas"}
 
 
@@ -79,6 +81,8 @@ def _texts(function: str, name: str, value: Any) -> list[str]:
             if "=" in text:
                 raise ValueError(f"{name}: a new name cannot have '=': {text!r}; transforms.rename has no such limit")
         return [f"{pattern}={text}" for pattern, text in value.items()]
+    if name in _DTYPES:
+        return [dtype_name(value)]
     items = value if isinstance(value, (list, tuple)) else [value]
     for item in items:
         if not isinstance(item, (str, bytes, os.PathLike, numbers.Real)):
@@ -116,7 +120,7 @@ def convert(
     target: Path,
     *,
     to: str | None = None,
-    precision: str | None = None,
+    precision: Any = None,
     quantize: int | str | None = None,
     only: str | Sequence[str] = (),
     except_: str | Sequence[str] = (),
@@ -134,6 +138,8 @@ def convert(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    void1: Any = None,
+    void2: Any = None,
     raw: bool = False,
     optimizer: str | None = None,
     parameters: Path | None = None,
@@ -188,6 +194,8 @@ def verify(
     tag: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    void1: Any = None,
+    void2: Any = None,
     threads: int = 0,
 ) -> Verification:
     """Reads every byte of a file and checks everything that can be checked: ``stele verify``."""
@@ -264,6 +272,8 @@ def hash(  # noqa: A001
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    void1: Any = None,
+    void2: Any = None,
     raw: bool = False,
     threads: int = 0,
 ) -> str:
@@ -285,6 +295,8 @@ def hashes(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    void1: Any = None,
+    void2: Any = None,
     raw: bool = False,
     threads: int = 0,
 ) -> dict[str, str]:
@@ -334,6 +346,8 @@ def split(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    void1: Any = None,
+    void2: Any = None,
     raw: bool = False,
     threads: int = 0,
 ) -> list[str]:
@@ -359,6 +373,8 @@ def report(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    void1: Any = None,
+    void2: Any = None,
     raw: bool = False,
     threads: int = 0,
 ) -> None:
@@ -376,6 +392,8 @@ def repair(
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    void1: Any = None,
+    void2: Any = None,
     raw: bool = False,
     threads: int = 0,
 ) -> dict[str, Any]:

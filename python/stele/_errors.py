@@ -38,7 +38,8 @@ class Report(Sequence[Row]):
     that of a save which lost and converted nothing.
 
     ``what`` is one of ``applied``, ``converted``, ``missing``, ``unused``, ``mismatched``, ``tied``, ``copied``,
-    ``lost``, ``overflowed``, ``quantized``, ``unchecked``, ``constant``, ``written``. ``str(report)`` has one line for each row.
+    ``lost``, ``overflowed``, ``quantized``, ``unchecked``, ``constant``, ``written``. ``str(report)`` has one line for each row, or
+    "no rows".
     """
 
     def __init__(self, rows: Sequence[tuple[str, str, str]] = (), text: str = "") -> None:
@@ -70,7 +71,9 @@ class Report(Sequence[Row]):
         return [row.path for row in self._rows if row.what == what]
 
     def __str__(self) -> str:
-        return self._text or "\n".join(f"{r.what}: {r.path}" + (f": {r.detail}" if r.detail else "") for r in self._rows)
+        if not self._rows:
+            return "no rows"
+        return self._text.rstrip("\n") or "\n".join(f"{r.what}: {r.path}" + (f": {r.detail}" if r.detail else "") for r in self._rows)
 
     def __repr__(self) -> str:
         counts = collections.Counter(row.what for row in self._rows)
@@ -207,7 +210,13 @@ def make(
     # The library's message ends with the system's text: "cannot open: Permission denied".
     number = _BY_TEXT.get(message.rpartition(": ")[2]) if code == "io" else _NUMBERS.get(code)
     kind = _BY_NUMBER.get(number, kind) if number is not None else kind
-    message, hint = _spelled(message), _spelled_hint(hint)
+    message, hint = spelled(message), _spelled_hint(hint)
+    if message == "this build of stele opens no URLs":
+        hint = (
+            "open a local copy, such as that of huggingface_hub.hf_hub_download() or snapshot_download()"
+            if file.startswith("hf://")
+            else "open it with fsspec, and pass the file object"
+        )
     expected, found = _replaced(expected), _replaced(found)
     comparison = ", ".join(f"{word} {part}" for word, part in (("expected", expected), ("found", found)) if part)
     text = ": ".join(part for part in (code, path, message, comparison) if part)
@@ -259,6 +268,11 @@ _SPELLINGS = [
     ("with stele import --mappings FILE", "with mappings"),
     ("stele import reads", "stele.import_tensorflow() reads"),
     ("see stele formats", "see stele.formats()"),
+    ("the program opens no URLs", "this build of stele opens no URLs"),
+    ("set NpyOptions::void1 to their dtype, for example to DType::f8_e4m3fn", "set void1='f8_e4m3fn', or their dtype"),
+    ("set NpyOptions::void2 to their dtype, for example to DType::bf16", "set void2='bf16'"),
+    ("pass --void1 f8_e4m3fn, or their dtype", "set void1='f8_e4m3fn', or their dtype"),
+    ("pass --void2 bf16", "set void2='bf16'"),
     ("pass --conv1d LAYER or --linear LAYER", "name the layer in conv1d or linear"),
     ("name the layer in LoraOptions::conv1d or LoraOptions::linear", "name the layer in conv1d or linear"),
     ("join them with stele merge", "join them with stele.merge"),
@@ -278,7 +292,7 @@ def _replaced(text: str) -> str:
     return text
 
 
-def _spelled(text: str) -> str:
+def spelled(text: str) -> str:
     """Replaces names of C++, and options of the command, by those of this module."""
     text = _replaced(text)
     text = _OPTION.sub(r"\1", text)
@@ -307,5 +321,5 @@ def _spelled_hint(hint: str) -> str:
         text,
     )
     text = _OPTION.sub(lambda option: option[1] if option[1] in _PARAMETERS else option[0], text)
-    text = _spelled(text) if not _OPTION.search(text) else text
+    text = spelled(text) if not _OPTION.search(text) else text
     return text if "::" not in text else "the C++ library has an option for this"

@@ -16,7 +16,7 @@ from . import _dtypes, _stele, devices
 from ._errors import Error, make, missing
 from ._interrupt import Progress, interruptible_read
 from ._names import tree
-from ._options import checked, file_name
+from ._options import checked, dtype_name, file_name
 from ._tensor import Opened, Tensor, check_memory
 
 if TYPE_CHECKING:
@@ -371,6 +371,8 @@ def open(  # noqa: A001
     part: str | None = None,
     limit: str | int | None = None,
     ignore_checksums: bool = False,
+    void1: Any = None,
+    void2: Any = None,
     parts: bool = False,
     raw: bool = False,
     optimizer: str | None = None,
@@ -388,6 +390,8 @@ def open(  # noqa: A001
         limit: allows tensors of up to this size together, for example ``"5G"`` or a number of bytes, if they share
             elements.
         ignore_checksums: does not compare the checksums of a PyTorch file.
+        void1, void2: the dtypes of NumPy's elements without a type, as NumPy stores those of ml_dtypes: of 1 byte, as
+            ``"f8_e4m3fn"``, and of 2 bytes, ``"bf16"``; by a name or a dtype.
         parts: shows the codes, scales and zero points of quantized weights, as the file stores them.
         raw: takes codes and scales of quantized weights that are not decoded (see ``notes``) for numbers; otherwise a
             save at another precision, or to a format that does not keep such parts, is an error.
@@ -406,6 +410,8 @@ def open(  # noqa: A001
         part=part,
         limit=limit,
         ignore_checksums=ignore_checksums,
+        void1=void1 and dtype_name(void1),
+        void2=void2 and dtype_name(void2),
         parts=parts,
         raw=raw,
         optimizer=optimizer,

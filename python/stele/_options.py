@@ -6,6 +6,10 @@ import operator
 import os
 from typing import Any
 
+import numpy as np
+
+from . import _dtypes
+
 _FLAGS = {
     "append", "compress", "parts", "raw", "allow_loss", "allow_overflow", "overwrite", "dry_run", "ignore_checksums",
 }
@@ -17,6 +21,18 @@ _SIZES = {"limit", "shard"}
 def file_name(path: str) -> str:
     """Returns a path for _stele, for which "-" is the standard input or output."""
     return os.path.join(".", path) if path == "-" else path
+
+
+def dtype_name(value: Any) -> str:
+    """Returns the library's name of a dtype: its own, or that of NumPy or torch, or a dtype of theirs; another str as it is.
+
+    Raises:
+        TypeError: not a dtype.
+    """
+    if not isinstance(value, str):
+        text = str(value)
+        value = text[6:] if text.startswith("torch.") else np.dtype(value).name
+    return _dtypes.NAMES.get(value, value)
 
 
 def checked(function: str, **options: Any) -> dict[str, Any]:

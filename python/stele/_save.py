@@ -13,7 +13,7 @@ from ._drivers import Memory
 from ._errors import Report, make
 from ._file import File
 from ._interrupt import Progress, Stoppable, interruptible
-from ._options import checked, file_name
+from ._options import checked, dtype_name, file_name
 from ._tensor import Tensor
 
 __all__ = ["model_of", "save"]
@@ -24,7 +24,7 @@ def save(
     path: Any = None,
     *,
     format: str | None = None,  # noqa: A002
-    precision: str | None = None,
+    precision: Any = None,
     quantize: int | str | None = None,
     metadata: Mapping[str, str] | None = None,
     values: Mapping[str, Any] | None = None,
@@ -53,8 +53,8 @@ def save(
             and lists are values. Names are joined by dots; those in a list are its numbers from 0 on. Torch tensors that share all their memory are saved once, as ties.
         path: the file to write; its extension is the format, and a path without one gets that of `format`. A file
             object; or None: returns the file as bytes.
-        format: the name of the format (``stele.formats()``), if the extension is another.
-        precision: stores floats as ``f64``, ``f32``, ``f16`` or ``bf16``; or matrices as blocks: ``q8_0``, ``q4_K``,
+        format: the name of the format (``stele.formats()``) or an extension of it, if the path's is another.
+        precision: stores floats as ``f64``, ``f32``, ``f16`` or ``bf16``, or by the names and dtypes of NumPy and torch; or matrices as blocks: ``q8_0``, ``q4_K``,
             ...; or mixed like llama.cpp: ``Q4_K_M``, ...
         quantize: stores weights as checkpoints of the Hugging Face hub do: ``fp8``, ``int4``, ``int8``, ``nvfp4``,
             ``mxfp4``, ``mxfp8``, ``gptq``, ``awq`` or ``nf4`` (``int4:64`` has groups of 64); or all floats as integers
@@ -87,7 +87,7 @@ def save(
     """
     model, kept = model_of(tensors, metadata=metadata, values=values, properties=properties, ties=ties)
     options = checked(
-        "save", to=format, precision=precision, quantize=quantize, compress=compress, shard=shard, to_tag=to_tag, append=append,
+        "save", to=format, precision=precision and dtype_name(precision), quantize=quantize, compress=compress, shard=shard, to_tag=to_tag, append=append,
         durability=durability, allow_loss=allow_loss, allow_overflow=allow_overflow, overwrite=overwrite,
         dry_run=dry_run, threads=threads,
     )

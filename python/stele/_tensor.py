@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _dtypes, _stele, devices
 from ._drivers import Memory
+from ._errors import spelled
 from ._interrupt import Progress, interruptible_read
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ class Tensor(_dtypes.Described):
     def annotations(self) -> dict[str, Any]:
         """What the file says of this tensor besides dtype and shape: the quantization, for example."""
         annotations: dict[str, Any] = self._opened.model.annotations(self._leaf)
+        if "unreadable" in annotations:
+            annotations["unreadable"] = spelled(annotations["unreadable"])
         return annotations
 
     @property

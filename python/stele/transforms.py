@@ -11,6 +11,7 @@ from typing import Any
 from . import _stele
 from ._errors import Report
 from ._file import File
+from ._options import dtype_name
 
 __all__ = [
     "adapt",
@@ -84,10 +85,11 @@ def overlay(files: Sequence[File]) -> File:
     return File(_stele.overlay([file._model for file in files]), keep=[file._keep for file in files])
 
 
-def precision(file: File, precision: str, only: str | Sequence[str] = (), *, allow_overflow: bool = False) -> File:
+def precision(file: File, precision: Any, only: str | Sequence[str] = (), *, allow_overflow: bool = False) -> File:
     """Converts floats to ``f64``, ``f32``, ``f16`` or ``bf16``, or matrices to blocks (``q8_0``, ``q4_K``, ...,
     ``Q4_K_M``); `only`: in the tensors that match a pattern."""
-    return File(_stele.with_precision(file._model, precision, _patterns(only), allow_overflow), keep=file._keep)
+    name = dtype_name(precision)
+    return File(_stele.with_precision(file._model, name, _patterns(only), allow_overflow), keep=file._keep)
 
 
 def quantize(file: File, bits: int = 8, only: str | Sequence[str] = "*") -> tuple[File, Report]:

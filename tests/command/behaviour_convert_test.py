@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 import unittest
+import zipfile
 
 from support import DIGITS_PT, DIGITS_ST, STELE, InFolder, data, document, floats, run, safetensors, succeed
 
@@ -79,6 +80,41 @@ class Convert(InFolder):
                 "--rename", r"^hidden\.(\d)=layer\1", "--transpose", "*1.weight")
         tensors = {t["name"]: (t["dtype"], t["shape"]) for t in document("inspect", out)["tensors"]}
         self.assertEqual(tensors, {"layer0.weight": ("bf16", [48, 64]), "layer1.weight": ("bf16", [48, 32])})
+
+    def test_precisions_and_formats_have_the_names_of_others(self):
+        for name, dtype in (("float16", "f16"), ("half", "f16"), ("bfloat16", "bf16"), ("float64", "f64"), ("float32", "f32")):
+            succeed("convert", DIGITS_ST, self.path("a.stele"), "--precision", name)
+            self.assertEqual({row["dtype"] for row in document("inspect", self.path("a.stele"))["tensors"]}, {dtype})
+        for name, format in (("pt", "pytorch"), (".pth", "pytorch"), ("pytorch", "pytorch"), ("h5", "hdf5")):
+            succeed("convert", DIGITS_ST, self.path("b.word"), "--to", name)
+            self.assertEqual(document("inspect", self.path("b.word"))["format"], format)
+        for name in ("word", "a/b.pt", "", "."):
+            self.assertEqual(run("convert", DIGITS_ST, self.path("c.word"), "--to", name)[0], 2, name)
+
+    def test_elements_of_numpy_without_a_type(self):
+        """np.save() and np.savez() write those of ml_dtypes so."""
+        cases = ((b"V2", "--void2", "bf16", b"\x80\x3f\x00\xc0\x00\x3f"), (b"V1", "--void1", "f8_e4m3fn", b"\x38\xc0\x30"))
+        for descr, option, dtype, data in cases:
+            head = (b"{'descr': '<%s', 'fortran_order': False, 'shape': (3,), }" % descr).ljust(117) + b"\n"
+            array = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data
+            with open(self.path("a.npy"), "wb") as file:
+                file.write(array)
+            with zipfile.ZipFile(self.path("a.npz"), "w") as archive:
+                archive.writestr("a.npy", array)
+            for name in ("a.npy", "a.npz"):
+                status, _, err = run("convert", self.path(name), self.path("x.safetensors"))
+                self.assertEqual(status, 2)
+                self.assertIn(b"pass " + option.encode(), err)
+                self.assertNotIn(b"::", err)
+                succeed("convert", self.path(name), self.path("x.safetensors"), option, dtype)
+                with open(self.path("x.safetensors"), "rb") as file:
+                    self.assertTrue(file.read().endswith(data))
+                self.assertEqual([t["dtype"] for t in document("inspect", self.path("x.safetensors"))["tensors"]], [dtype])
+            _, out, _ = run("inspect", self.path("a.npz"))
+            self.assertIn(b"pass " + option.encode(), out)
+            self.assertNotIn(b"::", out)
+            self.assertEqual(run("inspect", self.path("a.npy"), option, "word")[0], 2)
+            self.assertEqual(run("inspect", DIGITS_ST, option, dtype)[0], 2)
 
     def test_quantize_and_compress(self):
         succeed("convert", DIGITS_PT, self.path("q.stele"), "--quantize", "8", "--compress")

@@ -116,7 +116,7 @@ PLURAL = {"shape": "shapes", "output": "outputs", "except": "except_"}
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_every_option_of_the_command_is_a_parameter(function: Any, name: str) -> None:
-    options = set(re.findall(r"^  (?:-\w,)?--([a-z-]+)", help_of(name), re.MULTILINE))
+    options = set(re.findall(r"^  (?:-\w,)?--([a-z0-9-]+)", help_of(name), re.MULTILINE))
     assert {"help", "json", "threads"} <= options
     lacking = {**EVERYWHERE, **LACKING.get(function.__name__, LACKING.get(name, {}))}
     parameters = inspect.signature(function).parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import inspect
+import io
 import os
 import pickle
 import re
@@ -151,6 +152,7 @@ def test_a_report_of_the_rows_of_an_error_is_a_report() -> None:
         and list(error.report)[0].path == "a"
         and str(error.report) == "missing: a: d"
     )
+    assert str(stele.Report()) == "no rows" == str(stele.save({"a": np.ones(1)}, io.BytesIO(), format="stele"))
     assert len(stele.Report()) == 0 and repr(stele.Report()) == "<stele.Report: no rows>"
 
 
@@ -198,6 +200,25 @@ def test_every_error_is_a_stele_error_and_what_python_users_expect() -> None:
         assert isinstance(_errors.make(code, "m"), stele.Error)
 
 
+@pytest.mark.parametrize(("url", "advice"), [("hf://o/m", "huggingface_hub"), ("s3://b/a.stele", "fsspec"), ("https://x/a", "fsspec")])
+def test_a_url_in_a_build_without_them_has_a_hint(url: str, advice: str) -> None:
+    """With the words of src/io/urls.cpp; the wheels are such builds."""
+    words = re.search(r'unsupported, "([^"]*URL[^"]*)".*?hint\("([^"]*)"\)', (ROOT / "src/io/urls.cpp").read_text(), re.DOTALL)
+    assert words is not None
+    for hint in (words[2], "build the command with libcurl"):
+        error = _errors.make("unsupported", words[1], file=url, hint=hint)
+        assert error.message == "this build of stele opens no URLs" and advice in error.hint and "C++" not in str(error)
+
+
+def test_a_file_object_of_fsspec_is_read_in_part(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    with memory.open("/model.safetensors", "wb") as target:
+        stele.save({"a": np.arange(1000.0)}, target, format="safetensors")
+    with memory.open("/model.safetensors", "rb") as source:
+        assert stele.open(source)["a"][3:5].tolist() == [3, 4]
+
+
 def hints_of_the_library() -> list[str]:
     """Returns the string constants in the sources that name an option."""
     texts = set()
@@ -243,7 +264,7 @@ def test_hints_name_parameters_of_python() -> None:
             assert word in known, (hint, text)
     for hint in ("set SaveOptions::allow_loss", "pass --allow-loss to leave it out"):
         assert _errors._spelled_hint(hint).startswith("set allow_loss")
-    assert _errors._spelled("see stele convert --help") == "see help(stele.convert)"
+    assert _errors.spelled("see stele convert --help") == "see help(stele.convert)"
     assert _errors._spelled_hint("did you mean a::b?") == "did you mean a::b?"
 
 

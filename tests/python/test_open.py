@@ -225,6 +225,37 @@ def test_the_optimizer_of_a_pytorch_checkpoint(tmp_path: Path) -> None:
         stele.open(adam, buffers=[1])
 
 
+@pytest.mark.parametrize(("width", "dtype"), [(2, "bf16"), (1, "f8_e4m3fn"), (1, "f8_e8m0")])
+def test_elements_of_numpy_without_a_type_get_one(width: int, dtype: str, tmp_path: Path) -> None:
+    """np.save writes those of ml_dtypes as V2 and V1."""
+    array = np.arange(6).reshape(2, 3).astype(numpy_dtype(dtype))
+    np.savez(tmp_path / "a.npz", a=array)
+    np.save(tmp_path / "a.npy", array)
+    assert np.load(tmp_path / "a.npy").dtype == np.dtype(f"V{width}")
+    option = f"void{width}"
+    unreadable = stele.open(tmp_path / "a.npz")["a"].annotations["unreadable"]
+    assert f"; set {option}='" in unreadable and "::" not in unreadable
+    for name, work in (("a.npy", stele.open), ("a.npz", lambda path: stele.convert(path, tmp_path / "b.safetensors"))):
+        path = tmp_path / name
+        with pytest.raises(stele.FormatError, match=rf"; set {option}='\w+'") as error:
+            work(path)
+        assert error.value.code in ("unsupported", "not_representable") and "::" not in str(error.value)
+        for value in (dtype, numpy_dtype(dtype), numpy_dtype(dtype).name):
+            for source in (path, path.read_bytes()):
+                (tensor,) = stele.open(source, **{option: value}).values()
+                assert tensor.dtype_name == dtype and equal_bits(tensor.numpy(), array)
+        stele.convert(path, tmp_path / "b.stele", **{option: dtype})
+        (tensor,) = stele.open(tmp_path / "b.stele").values()
+        assert tensor.dtype_name == dtype and equal_bits(tensor.numpy(), array)
+        other = pickle.loads(pickle.dumps(stele.open(path, **{option: dtype})))
+        assert [tensor.dtype_name for tensor in other.values()] == [dtype]
+    for wrong, words in ((dict(void1="word"), "no such dtype"), ({option: "f64"}, "does not fit the array")):
+        with pytest.raises(stele.FormatError, match=words):
+            stele.open(tmp_path / "a.npy", **wrong)
+    with pytest.raises(stele.FormatError, match="only NumPy's files"):
+        stele.open(stele.save(DATA, format="stele"), void2="bf16")
+
+
 # --- pickling ---
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from conftest import (
@@ -624,6 +625,37 @@ def test_a_mask_is_never_lost(tmp_path: Path) -> None:
         assert equal_bits(stele.open(stele.save({"a": whole}, format="stele"))["a"].numpy(), np.asarray(whole))
     with pytest.raises(TypeError, match="mask"):
         stele.open(stele.save({"a": np.ones((2, 2))}, format="stele"))["a"].read_into(array)
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [
+        *((name, name) for name in ("f16", "bf16", "f64", "f32")),
+        *(("float16", "f16"), ("half", "f16"), ("float32", "f32"), ("float64", "f64"), ("double", "f64"), ("bfloat16", "bf16")),
+        *((np.float16, "f16"), (np.dtype("f8"), "f64"), (ml_dtypes.bfloat16, "bf16"), (float, "f64")),
+    ],
+    ids=str,
+)
+def test_precisions_have_the_names_of_numpy_and_torch(precision: Any, dtype: str, tmp_path: Path) -> None:
+    stele.save({"a": np.ones(4, np.float32)}, tmp_path / "a.stele", precision=precision)
+    stele.convert(tmp_path / "a.stele", tmp_path / "b.stele", precision=precision)
+    files = [stele.open(tmp_path / name) for name in ("a.stele", "b.stele")]
+    files.append(stele.transforms.precision(stele.open(stele.save({"a": np.ones(4, np.float32)}, format="stele")), precision))
+    assert [file["a"].dtype_name for file in files] == [dtype] * 3
+
+
+@pytest.mark.parametrize(("name", "format"), [("pt", "pytorch"), (".pth", "pytorch"), ("h5", "hdf5"), ("msgpack", "flax")])
+def test_an_extension_names_a_format(name: str, format: str) -> None:
+    file = stele.open(stele.save({"a": np.ones(4, np.float32)}, format=name))
+    assert file.format == format
+    with pytest.raises(stele.FormatError, match="no format has this name"):
+        stele.save({"a": np.ones(4, np.float32)}, format="a/b.pt")
+
+
+def test_a_dtype_that_is_no_precision_is_an_error() -> None:
+    for precision in ("int8", np.int8, "word"):
+        with pytest.raises(stele.FormatError, match="no such precision"):
+            stele.save({"a": np.ones(4)}, format="stele", precision=precision)
 
 
 EMPTY = {"a": np.ones(1, np.float32), "b": {}, "c": {"d": [], "e": ()}}

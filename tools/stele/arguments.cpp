@@ -94,6 +94,9 @@ class Commands {
                    "Names for a file without names: a layout (.txt), a Paddle program, or a model");
     sub.add_option("--tag", to.tag, tag_text);
     sub.add_flag("--ignore-checksums", to.ignore_checksums, "Do not compare the checksums of a PyTorch file");
+    sub.add_option("--void1", to.void1,
+                   "The dtype of NumPy's elements of 1 byte without a type, for example f8_e4m3fn");
+    sub.add_option("--void2", to.void2, "The dtype of NumPy's elements of 2 bytes without a type: bf16");
     sub.add_option("--limit", to.limit,
                    "Allow tensors of up to this size together, for example 5G, if they share elements");
   }

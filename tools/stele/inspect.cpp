@@ -171,7 +171,7 @@ std::string stored_text(const LeafView& leaf) {
     for (const char* const kind : {"scheme", "is"}) {
       if (const Value* found = value.find(kind)) word = found->as_string();
     }
-    if (word != nullptr) text += " " + safe(*word);
+    if (word != nullptr) text += " " + safe(spelled(*word));
   }
   return text;
 }

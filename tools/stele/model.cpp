@@ -19,6 +19,7 @@
 #include <stele/pattern.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
+#include <stele/recorders/numpy.hpp>
 #ifdef STELE_COMMAND_PADDLE
 #include <stele/recorders/paddle.hpp>
 #endif
@@ -28,6 +29,7 @@
 #endif
 #include <stele/transform.hpp>
 
+#include "base/dtypes.hpp"
 #include "base/extension.hpp"
 #include "base/of_machine.hpp"
 #include "base/similar.hpp"
@@ -150,6 +152,20 @@ Result<PytorchOptions> pytorch_options(const Opening& opening) {
   return options;
 }
 
+Result<std::shared_ptr<const Format>> with_void_dtypes(std::shared_ptr<const Format> format, const Opening& opening) {
+  if (opening.void1.empty() && opening.void2.empty()) return format;
+  NpyOptions options;
+  for (const auto& [name, to] :
+       {std::pair(&opening.void1, &options.void1), std::pair(&opening.void2, &options.void2)}) {
+    if (name->empty()) continue;
+    *to = detail::dtype_named(*name);
+    if (*to == DType::none) return Error(Errc::invalid_argument, "no such dtype").found(*name);
+  }
+  if (format->name() == "npy") return std::shared_ptr<const Format>(std::make_shared<NpyFormat>(options));
+  if (format->name() == "npz") return std::shared_ptr<const Format>(std::make_shared<NpzFormat>(options));
+  return Error(Errc::invalid_argument, "only NumPy's files have elements without a type").found(format->name());
+}
+
 Result<SourcePtr> open_input(const std::string& path, const LoadOptions& options) {
   if (detail::is_url(path)) {
     SourcePtr& source = opened_urls()[path];
@@ -239,6 +255,7 @@ Result<std::shared_ptr<const Format>> input_format(const std::string& path, cons
     const auto tags = tags_of(Input(source));
     if (tags && !tags->empty()) format = archive_format(tags->back());
   }
+  STELE_TRY_ASSIGN(format, with_void_dtypes(std::move(format), opening));
   if (opening.ignore_checksums && format->name() != "pytorch") {
     return Error(Errc::invalid_argument, "only the checksums of PyTorch's files can be ignored")
         .file(path)
@@ -346,6 +363,9 @@ Result<std::shared_ptr<const Format>> target_format(const std::string& name, con
     return borrowed(format);
   }
   if (const Format* const format = find_format(name)) return borrowed(format);
+  if (name.find_first_of("/\\") == name.npos) {  // or an extension: "pt", ".pth"
+    if (const auto format = format_of_path((name[0] == '.' ? "file" : "file.") + name)) return borrowed(*format);
+  }
   std::string known;
   std::vector<std::string> names;
   for (const Format* format : stele::formats()) {

@@ -31,6 +31,9 @@ struct Opening {
   std::string parameters{};  // a file of names
   std::vector<std::string> buffers{};
   bool ignore_checksums = false;
+  // Of NumPy's files: the dtypes of elements without a type, V1 and V2.
+  std::string void1{};
+  std::string void2{};
   bool parts = false;  // the parts of quantized weights, instead of these
   bool raw = false;    // codes that are not decoded are numbers
 };
@@ -46,6 +49,8 @@ struct Model {
 std::filesystem::path path_of(std::string_view name);
 /// Returns the options for a PyTorch file. Errors: those of reading the names.
 Result<PytorchOptions> pytorch_options(const Opening& opening);
+/// Returns a format of NumPy with the dtypes of `opening`, another one as it is. Errors: invalid_argument.
+Result<std::shared_ptr<const Format>> with_void_dtypes(std::shared_ptr<const Format> format, const Opening& opening);
 /// Opens a file or folder; "-" is standard input, which is read once and kept. Errors: those of Input::open() and
 /// spool().
 Result<SourcePtr> open_input(const std::string& path, const LoadOptions& options = {});

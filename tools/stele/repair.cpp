@@ -48,7 +48,7 @@ Result<int> repair(const Repair& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(const auto names, names_of(snapshot));
   for (const Named& named : names) {
     const std::string_view reason = unreadable_reason(snapshot.leaf(named.leaf));
-    if (!reason.empty() && !errors[named.leaf]) rows.push_back({named.name, "", std::string(reason)});
+    if (!reason.empty() && !errors[named.leaf]) rows.push_back({named.name, "", spelled(reason)});
   }
   std::set<std::string, std::less<>> lost;
   for (const Damage& row : rows) lost.insert(row.name);

@@ -61,10 +61,15 @@ bool names_mixture(const std::string& precision) noexcept {
 
 Result<PrecisionSpec> parse_precision(const std::string& name) {
   if (name.empty() || name == "native") return PrecisionSpec{};
-  if (name == "f64") return PrecisionSpec{DType::f64};
-  if (name == "f32") return PrecisionSpec{DType::f32};
-  if (name == "f16") return PrecisionSpec{DType::f16};
-  if (name == "bf16") return PrecisionSpec{DType::bf16};
+  // Also by the names of NumPy and PyTorch.
+  static constexpr std::pair<std::string_view, DType> floats[] = {
+      {"f64", DType::f64},     {"float64", DType::f64}, {"double", DType::f64},    {"f32", DType::f32},
+      {"float32", DType::f32}, {"float", DType::f32},   {"f16", DType::f16},       {"float16", DType::f16},
+      {"half", DType::f16},    {"bf16", DType::bf16},   {"bfloat16", DType::bf16},
+  };
+  for (const auto& [other, dtype] : floats) {
+    if (other == name) return PrecisionSpec{dtype};
+  }
   for (const BlockRule& rule : block_rules()) {
     if (v0::name(rule.dtype) != name) continue;
     PrecisionSpec blocks;

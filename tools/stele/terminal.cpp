@@ -62,6 +62,8 @@ constexpr Spelling spellings[] = {
     {"PytorchOptions::parameters", "--parameters"},
     {"PytorchOptions::part", "--part"},
     {"see stele::formats()", "see stele formats"},
+    {"set NpyOptions::void1 to their dtype, for example to DType::f8_e4m3fn", "pass --void1 f8_e4m3fn, or their dtype"},
+    {"set NpyOptions::void2 to their dtype, for example to DType::bf16", "pass --void2 bf16"},
     {"name the layer in LoraOptions::conv1d or LoraOptions::linear", "pass --conv1d LAYER or --linear LAYER"},
     {"join them with stele::merge", "join them with stele merge"},
     {"save to another path, or set FileSinkOptions::allow_nonatomic", "choose another name"},
@@ -80,7 +82,8 @@ constexpr Spelling spellings[] = {
     {"read a FIFO or device as a stream, with stele::spool", "pass it as standard input: - instead of the name"},
 };
 
-/// Replaces the library's names of options in a message by the command's.
+}  // namespace
+
 std::string spelled(std::string_view text) {
   std::string out(text);
   for (const auto& [library, command] : spellings) {
@@ -90,6 +93,8 @@ std::string spelled(std::string_view text) {
   }
   return out;
 }
+
+namespace {
 
 /// Returns a hint without names that only a C++ program can use; names of a file may have colons.
 std::string spelled_hint(std::string_view hint) {

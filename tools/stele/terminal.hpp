@@ -43,6 +43,8 @@ struct Common {
 std::string safe(std::string_view text);
 /// Returns the number of columns that safe text takes: one for each code point.
 std::size_t columns(std::string_view text) noexcept;
+/// Returns a message of the library with the options of the command instead of the library's.
+std::string spelled(std::string_view text);
 /// Returns an error as one line of safe() text, with the options of the command instead of the library's.
 std::string error_text(const Error& error);
 /// Returns "did you mean X?", or "" if no candidate is similar to `word`.
