@@ -123,7 +123,19 @@ bool is_error_body(std::string_view head) {
   return std::any_of(std::begin(keys), std::end(keys), [&](std::string_view key) { return begins_with(text, key); });
 }
 
+/// Returns true for a JSON object that is no document of a format: its first key is another one.
+bool is_other_json(std::string_view head) {
+  std::string_view text = begin_of(head);
+  if (!text.starts_with('{')) return false;
+  text = begin_of(text.substr(1));
+  const std::size_t end = text.find('"', 1);
+  if (!text.starts_with('"') || end == text.npos || !begin_of(text.substr(end + 1)).starts_with(':')) return false;
+  constexpr std::string_view keys[] = {"format", "version", "layout", "metadata", "record"};  // of JSON documents
+  return std::find(std::begin(keys), std::end(keys), text.substr(1, end - 1)) == std::end(keys);
+}
+
 constexpr std::string_view tensorflow_extensions[] = {".pb"};
+constexpr std::string_view pnnx_extensions[] = {".pnnx.bin"};
 constexpr std::string_view pickle_extensions[] = {".pickle"};
 constexpr std::string_view joblib_extensions[] = {".joblib"};
 constexpr std::string_view skops_extensions[] = {".skops"};
@@ -140,6 +152,8 @@ constexpr Foreign foreign[] = {
     {lfs_pointer_text, {}, is_lfs_pointer, never, Errc::unsupported},
     {"an HTML or XML page: the download has failed", {}, is_web_page, never, Errc::unsupported},
     {"a JSON error message: the download has failed", {}, never, is_error_body, Errc::unsupported},
+    {"weights of a graph of pnnx: open the file .ncnn.param that pnnx writes beside it", pnnx_extensions, never, never,
+     Errc::unsupported},
     {xgboost_model, xgboost_extensions, is_xgboost, is_xgboost_pickle},
     {lightgbm_model, {}, is_lightgbm, is_lightgbm_pickle},
     {"a joblib file; numpy.savez writes its arrays", joblib_extensions, is_joblib, never},
@@ -152,6 +166,11 @@ constexpr Foreign foreign[] = {
      tensorflow_extensions, never, is_tensorflow},
     {"a Python pickle of other objects than arrays; safetensors.numpy.save_file writes its arrays", pickle_extensions,
      never, is_pickle},
+    {"a JSON file that is not a model, such as a configuration: open its folder, or the file with the weights",
+     {},
+     never,
+     is_other_json,
+     Errc::unsupported},
 };
 
 #ifdef STELE_ZIP
@@ -177,9 +196,12 @@ const Foreign* foreign_of_path(std::string_view path) noexcept {
   return found != std::end(foreign) ? found : nullptr;
 }
 
-Result<const Foreign*> certain_foreign([[maybe_unused]] const Source& source, std::string_view head) {
+Result<const Foreign*> certain_foreign(const Source& source, std::string_view head) {
   for (const Foreign& other : foreign) {
     if (other.certain(head)) return &other;
+  }
+  if (head.starts_with("PK\3\4") && has_extension(source.name(), pnnx_extensions[0])) {
+    return foreign_of_path(pnnx_extensions[0]);
   }
 #ifdef STELE_ZIP
   if (const auto entry = zip::first_name(std::as_bytes(std::span(head)))) {

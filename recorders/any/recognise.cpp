@@ -115,6 +115,10 @@ Error unknown_folder(const Source& source, const AskedFolder& folder) {
     const auto format = file ? format_in(**file, true) : file.error();
     if (!format) return format.error();
   }
+  const std::string folder_path = std::string(source.name()) + (source.name().ends_with('/') ? "" : "/");
+  if (found.files.size() == 1) {
+    return std::move(error).found("one file of a model").hint("name it: " + folder_path + found.files.front());
+  }
   if (found.shards) {
     return std::move(error).found("files of models, without an index").hint("join them with stele::merge");
   }
@@ -122,8 +126,7 @@ Error unknown_folder(const Source& source, const AskedFolder& folder) {
     return Error(Errc::invalid_argument, what)
         .file(source.name())
         .found(listed(list))
-        .hint("name one of them, such as " + std::string(source.name()) + (source.name().ends_with('/') ? "" : "/") +
-              list.front());
+        .hint("name one of them, such as " + folder_path + list.front());
   };
   if (!found.files.empty()) return several("the folder does not show which of its files is the model", found.files);
   if (!found.folders.empty()) return several("the models are in folders of the folder", found.folders);

@@ -10,7 +10,7 @@ namespace stele::inline v0::detail {
 namespace {
 
 /// The names that are looked for, in this order (transformers, modeling_utils.py; diffusers, model_loading_utils.py;
-/// PEFT, save_and_load.py).
+/// PEFT, save_and_load.py; mistral-inference).
 constexpr std::string_view known_names[] = {
     "model.safetensors",
     "model.safetensors.index.json",
@@ -22,6 +22,7 @@ constexpr std::string_view known_names[] = {
     "diffusion_pytorch_model.bin",
     "diffusion_pytorch_model.bin.index.json",
     "adapter_model.bin",
+    "consolidated.safetensors",
 };
 
 /// Files of transformers' Trainer and of accelerate beside a model.
@@ -107,9 +108,8 @@ ModelFolder model_folder(const std::vector<std::string>& names) {
   if (configured) {
     only([](const std::string& c) { return has_extension(c, ".safetensors") || is_index_of(c, ".safetensors"); });
   }
-  if (choices.size() == 1 && !has_any(choices.front(), other_extensions)) {
-    only([](const std::string&) { return true; });
-  }
+  const bool alone = choices.size() == 1 && !has_any(choices.front(), other_extensions);
+  if (alone && (configured || has_extension(choices.front(), ".gguf"))) only([](const std::string&) { return true; });
   std::erase(choices, found.weights);
   found.others = std::move(choices);
   return found;

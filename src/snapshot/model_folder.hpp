@@ -17,10 +17,10 @@ struct ModelFolder {
 /// Finds the weights among the names of a folder's files:
 ///
 ///  1. the first of model.safetensors, its index, the same of diffusion_pytorch_model, adapter_model.safetensors,
-///     pytorch_model.bin, its index, … that exists;
-///  2. beside config.json, adapter_config.json or params.json, the only safetensors file or index: a variant, such as
-///     model.fp16.safetensors or model.safetensors.index.fp16.json, or consolidated.safetensors;
-///  3. the only file with weights: one .gguf file, one split set, one .ckpt file.
+///     pytorch_model.bin, its index, …, consolidated.safetensors that exists;
+///  2. beside config.json, adapter_config.json or params.json, the only safetensors file or index, else the only file
+///     with weights: a variant, such as model.fp16.safetensors or model.safetensors.index.fp16.json;
+///  3. the only file with weights, if it is a .gguf file or the first of a split set: these need no other files.
 ///
 /// The files of an index, and the files of a training run beside the model (optimizer.pt), are no choices.
 ModelFolder model_folder(const std::vector<std::string>& names);

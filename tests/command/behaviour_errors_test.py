@@ -222,6 +222,30 @@ class Errors(InFolder):
                     self.assertIn(b"not a model file", out + err)
                     self.assertNotIn(b"damaged", out + err)
 
+    def test_folders_and_files_beside_a_model(self):
+        folder = self.path("hub")
+        folder.mkdir()
+        (folder / "config.json").write_text('{"architectures": ["X"], "model_type": "x"}')
+        shutil.copyfile(DIGITS_PT, folder / "pytorch_model.bin")
+        for words, expected in ((("inspect", folder / "config.json"), b"a JSON file that is not a model"),
+                                (("verify", folder / "config.json"), b"not checked"),
+                                (("tags", folder), b"only archives have tags: expected a .zip file, found a folder"),
+                                (("import", folder, self.path("x.fb")), b"the folder has no graph")):
+            status, out, err = run(*words)
+            self.assertEqual(status, 2, words)
+            self.assertIn(expected, out + err)
+        succeed("inspect", folder)
+
+    def test_a_folder_that_leaves_the_model_open_lists_its_files(self):
+        for name in ("a.gguf", "b.gguf"):
+            succeed("convert", DIGITS_ST, self.path(name))
+        for command in ("inspect", "verify", "hash"):
+            status, out, err = run(command, self.folder.name)
+            self.assertEqual(status, 2)
+            self.assertIn(b"found a.gguf, b.gguf", out + err)
+            self.assertNotIn(b"merge", out + err)
+            succeed(command, self.path("a.gguf"))  # as the hint says
+
     def test_a_folder_of_shards_names_merge(self):
         succeed("convert", DIGITS_ST, self.path("s.safetensors.index.json"), "--shard", "10k")
         self.path("s.safetensors.index.json").unlink()

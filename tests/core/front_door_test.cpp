@@ -236,6 +236,9 @@ TEST_CASE("front door: files that are no models, whatever their names are") {
       {"<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code></Error>", "an HTML or XML page"},
       {"{\"error\": \"Repository not found\"}", "a JSON error message"},
       {"{\n  \"message\": \"Not Found\"}", "a JSON error message"},
+      {"{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\"\n}",
+       "a JSON file that is not a model"},
+      {"{\"_class_name\" : \"UNet2DConditionModel\"}", "a JSON file that is not a model"},
       {"", "an empty file"},
   };
   for (const char* extension : {"", ".safetensors", ".pt", ".bin", ".json", ".gguf", ".mpk", ".h5"}) {
@@ -251,6 +254,15 @@ TEST_CASE("front door: files that are no models, whatever their names are") {
   }
   std::ofstream(dir / "f.txt") << "<?xml version=\"1.0\"?><net/>";
   CHECK(code_of(stele::open(dir / "f.txt")) == stele::Errc::bad_magic);
+}
+
+TEST_CASE("front door: the weights of a graph of pnnx") {
+  using namespace std::string_literals;
+  const TempDir dir;
+  std::ofstream(dir / "m.pnnx.bin", std::ios::binary) << "PK\3\4\x14\0\0\0\0\0"s << std::string(60, '\0');
+  const stele::Error e = bad(stele::open(dir / "m.pnnx.bin"));
+  CHECK(e.code() == stele::Errc::unsupported);
+  CHECK(e.found().find(".ncnn.param") != std::string_view::npos);
 }
 
 TEST_CASE("front door: a folder of models without an index") {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 
+#include <stele/bundle.hpp>
 #include <stele/recorders/any.hpp>
 
 #include "base/of_machine.hpp"
@@ -80,6 +81,15 @@ Result<Checkpoint> open_graph(const std::string& path, const GraphChoice& choice
     STELE_TRY_ASSIGN(Checkpoint model, stele::open_checkpoint(opened, path, options.load));
     if (model.graph) return model;
     return Error(Errc::missing, "the file has no graph").file(path).found((*format)->name());
+  }
+  if (source->is_folder()) {
+    STELE_TRY_ASSIGN(const bool saved_model, source->bundle()->contains("saved_model.pb"));
+    if (!saved_model) {
+      return Error(Errc::missing, "the folder has no graph")
+          .file(path)
+          .expected("saved_model.pb of TensorFlow, or the name of a file")
+          .hint("stele convert reads the tensors of folders");
+    }
   }
   MappingSet rules = onnx ? MappingSet::onnx() : MappingSet::tensorflow();
   if (!choice.mappings.empty()) {

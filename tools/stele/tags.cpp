@@ -50,6 +50,13 @@ Result<Report> append_tag(Checkpoint, const Destination& to, const Convert&, con
 #endif
 
 Result<int> tags(const Tags& options, Terminal& terminal) {
+  STELE_TRY_ASSIGN(const SourcePtr file, open_input(options.file));
+  if (file->is_folder()) {
+    return Error(Errc::invalid_argument, "only archives have tags")
+        .file(options.file)
+        .expected("a .zip file")
+        .found("a folder");
+  }
   if (!options.remove.empty()) {
     Progress progress(terminal, "writing");
     SaveOptions save;

@@ -14,7 +14,7 @@
 #include "support/http_server.hpp"
 #include "support/temp_dir.hpp"
 
-namespace hub_test {
+namespace remote_hub_test {
 
 namespace {
 
@@ -232,4 +232,4 @@ TEST_CASE("hub: models without an owner") {
 
 TEST_SUITE_END();
 
-}  // namespace hub_test
+}  // namespace remote_hub_test
