@@ -11,6 +11,7 @@
 
 #include "io/urls.hpp"
 #include "manifest.hpp"
+#include "parts.hpp"
 #include "snapshot/data.hpp"
 #include "state.hpp"
 #include "stele/bundle.hpp"

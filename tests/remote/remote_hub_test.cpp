@@ -119,7 +119,9 @@ TEST_CASE("hub: the values of HF_HUB_OFFLINE that huggingface_hub takes as true"
       {"1", true},    {"ON", true}, {"on", true},   {"YES", true}, {"Yes", true}, {"TRUE", true}, {"True", true},
       {"true", true}, {"0", false}, {"off", false}, {"y", false},  {"T", false},  {"", false},    {"2", false}};
   for (const char* variable : {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}) {
-    for (const auto& [value, offline] : values) {
+    for (const auto& row : values) {
+      const char* const value = row.first;
+      const bool offline = row.second;
       CAPTURE(value);
       setenv(variable, value, 1);
       const std::size_t before = server.count();
@@ -201,11 +203,12 @@ TEST_CASE("hub: models without an owner") {
   const std::pair<const char*, const char*> files[] = {{"hf://old/model.json", "model.json"},
                                                        {"hf://old@main/model.json", "model.json"},
                                                        {"hf://old/sub/model.json", "sub/model.json"}};
-  for (const auto& [url, path] : files) {
+  for (const auto& file : files) {
+    const char* const url = file.first;
     CAPTURE(url);
     auto source = remote::open(url, options);
     REQUIRE_MESSAGE(source, source.error().to_string());
-    CHECK(text_of(**source) == "/old/resolve/main/" + std::string(path));
+    CHECK(text_of(**source) == "/old/resolve/main/" + std::string(file.second));
   }
   for (const char* url : {"hf://old", "hf://old/", "hf://old/sub", "hf://old/sub/"}) {
     CAPTURE(url);
