@@ -128,7 +128,7 @@ class KeyNotFoundError(Error, KeyError):
     _names: Iterable[str] = ()
 
     @property
-    def hint(self) -> str:  # type: ignore[override]
+    def hint(self) -> str:
         if self._names:
             import difflib
 

@@ -29,10 +29,10 @@ def dtype_name(value: Any) -> str:
     Raises:
         TypeError: not a dtype.
     """
+    name = str(value)
     if not isinstance(value, str):
-        text = str(value)
-        value = text[6:] if text.startswith("torch.") else np.dtype(value).name
-    return _dtypes.NAMES.get(value, value)
+        name = name[6:] if name.startswith("torch.") else np.dtype(value).name
+    return _dtypes.NAMES.get(name, name)
 
 
 def checked(function: str, **options: Any) -> dict[str, Any]:
