@@ -6,6 +6,7 @@
 #include "console.hpp"
 #include "model.hpp"
 #include "run.hpp"
+#include "terminal.hpp"
 
 namespace stele::python {
 
@@ -36,7 +37,9 @@ class Run {
     const int status = without_gil([&] {
       const std::lock_guard turn(turns->turn);
       if (!set_now(this)) return interrupted_status;
+      command::set_for_python(captured);
       const int result = command::run(words_, captured ? &output : nullptr);
+      command::set_for_python(false);
       set_now(nullptr);
       return result;
     });
@@ -98,6 +101,7 @@ void bind_command(nb::module_& module) {
   module.def(
       "stop_requests", [](bool on) { stopping = on; }, nb::arg("on"));
   module.def("install_signals", command::install_signals);
+  module.def("spelled", command::spelled_for_python, nb::arg("text"));
   // For a forked process, in which the thread that held the locks does not exist.
   module.def("forget_runs", [] {
     turns = new Turns;

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from . import _stele
+
 __all__ = [
     "Error",
     "ExistsError",
@@ -217,7 +219,7 @@ def make(
             if file.startswith("hf://")
             else "open it with fsspec, and pass the file object"
         )
-    expected, found = _replaced(expected), _replaced(found)
+    expected, found = _stele.spelled(expected), _stele.spelled(found)
     comparison = ", ".join(f"{word} {part}" for word, part in (("expected", expected), ("found", found)) if part)
     text = ": ".join(part for part in (code, path, message, comparison) if part)
     if offset is not None:
@@ -239,65 +241,16 @@ def missing(name: str, names: Iterable[str], file: str) -> Error:
     return error
 
 
-# Names of the C++ library and of the command, and those of this module.
-_SPELLINGS = [
-    ("save with stele::mpi, or set SaveOptions::allow_loss", "set allow_loss"),
-    ("set LoadOptions::layout, or load into a type", "set names"),
-    ("set LoadOptions::layout, or load into an existing module", "set names"),
-    ("set SaveOptions::format", "set format"),
-    ("raise LoadOptions::limits.tensor_bytes and total_bytes", "set limit"),
-    ("raise LoadOptions::limits.total_bytes", "set limit"),
-    ("the tensors exceed LoadOptions::limits", "the tensors exceed the limit"),
-    ("set convert.allow_overflow in the options", "set allow_overflow"),
-    ("set ImportOptions::signature or ImportOptions::outputs", "set signature or outputs of stele.import_tensorflow"),
-    ("set ImportOptions::outputs", "set outputs"),
-    ("import_tensorflow() of stele/import.hpp reads", "stele.import_tensorflow() reads"),
-    ("save to another path, or set FileSinkOptions::allow_nonatomic", "choose another name"),
-    ("save to another path, set FileSinkOptions::allow_nonatomic, or define Format::may_replace",
-     "choose another name"),
-    ("save elsewhere, or pass FileSinkOptions::allow_nonatomic", "choose another name"),
-    ("choose another name, or set FileSinkOptions::allow_nonatomic", "choose another name"),
-    ("set LoadOptions::dequantize", "use stele.transforms.dequantize"),
-    ("call stele::raw_codes", "open the file with raw=True"),
-    (", or raise max_name_bytes of GgufFormat", ""),
-    ("read a FIFO or device as a stream, with stele::spool", "open the bytes that it contains"),
-    ("pass it as standard input: - instead of the name", "open the bytes that it contains"),
-    ("pass --signature or --output to stele import", "set signature or outputs of stele.import_tensorflow"),
-    ("pass --output NAME to stele import", "set outputs"),
-    ("with --shape NAME=1,3,?", "with shapes={name: (1, 3, None)}"),
-    ("with stele import --mappings FILE", "with mappings"),
-    ("stele import reads", "stele.import_tensorflow() reads"),
-    ("see stele formats", "see stele.formats()"),
-    ("the program opens no URLs", "this build of stele opens no URLs"),
-    ("set NpyOptions::void1 to their dtype, for example to DType::f8_e4m3fn", "set void1='f8_e4m3fn', or their dtype"),
-    ("set NpyOptions::void2 to their dtype, for example to DType::bf16", "set void2='bf16'"),
-    ("pass --void1 f8_e4m3fn, or their dtype", "set void1='f8_e4m3fn', or their dtype"),
-    ("pass --void2 bf16", "set void2='bf16'"),
-    ("pass --conv1d LAYER or --linear LAYER", "name the layer in conv1d or linear"),
-    ("name the layer in LoraOptions::conv1d or LoraOptions::linear", "name the layer in conv1d or linear"),
-    ("join them with stele merge", "join them with stele.merge"),
-    ("pass --precision f32, which makes floats of it, or --allow-loss",
-     "set precision='f32', which makes floats of it, or allow_loss"),
-    ("pass --precision f32", "set precision='f32'"),
-    ("the library has an option for this, the command has none", "the C++ library has an option for this"),
-]
-
-
 _OPTION = re.compile(r"\b[A-Z]\w*(?:Options|Rules|Limits)::([\w.]+)")
-
-
-def _replaced(text: str) -> str:
-    for other, own in _SPELLINGS:
-        text = text.replace(other, own)
-    return text
 
 
 def spelled(text: str) -> str:
     """Replaces names of C++, and options of the command, by those of this module."""
-    text = _replaced(text)
-    text = _OPTION.sub(r"\1", text)
+    text = _OPTION.sub(r"\1", _stele.spelled(text))
     text = re.sub(r"\bsee stele (\w+) --help", r"see help(stele.\1)", text)
     text = text.replace("see stele --help", "see help(stele)")
+    text = text.replace("see stele formats", "see stele.formats()")
+    text = re.sub(r"\bpass --([a-z-]+) ([a-z]\w*)(?=[,;]|$)", r"set --\1='\2'", text)
     text = re.sub(r"\bpass --([a-z-]+)(?: [A-Z]+\b)?", r"set --\1", text)
     text = re.sub(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_"), text)
     return text.replace("stele::", "stele.")
@@ -312,7 +265,7 @@ _PARAMETERS = {
 
 def _spelled_hint(hint: str) -> str:
     """Returns a hint without names that only a C++ program can use; a file's names may have colons."""
-    text = _replaced(hint)
+    text = _stele.spelled(hint)
     if text.startswith("did you mean "):
         return text
     text = re.sub(

@@ -236,8 +236,9 @@ TEST_CASE("composites: which weights are quantized") {
   CHECK(names == std::vector<std::string>{"model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.gate_proj.weight"});
   CHECK(quantized.leaf_count() == count);
   REQUIRE(report.size() == 1);
+  CHECK(report[0].what == Report::What::kept);
   CHECK(report[0].path == "model.layers.0.mlp.odd.weight");
-  CHECK(report[0].detail == "not as int4: rows of 100 elements, no multiple of 128");
+  CHECK(report[0].detail == "not int4: rows of 100 elements, no multiple of 128");
   const Value config = good(parse_json(quantized.metadata().at("quantization_config")));
   CHECK(config.at("quant_method").to<std::string>().value() == "compressed-tensors");
   const auto ignored = config.at("ignore").to<std::vector<std::string>>().value();

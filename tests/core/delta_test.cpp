@@ -127,9 +127,9 @@ TEST_CASE("delta: unchanged tensors have no bytes, few changes are sparse, many 
   CHECK(info.changed == 2);
   CHECK(info.added == 1);
   CHECK(info.renamed == 0);
-  CHECK(delta.find("layer0\\.weight")->byte_size() == 0);
-  CHECK(delta.find("layer1\\.weight")->byte_size() < 300 * 10);
-  CHECK(delta.find("layer2\\.weight")->byte_size() == 1'200'000);
+  CHECK(delta.find("layer0.weight")->byte_size() == 0);
+  CHECK(delta.find("layer1.weight")->byte_size() < 300 * 10);
+  CHECK(delta.find("layer2.weight")->byte_size() == 1'200'000);
   const auto applied = apply_delta(snapshot_of(base).value(), delta).value();
   const auto loaded = load<Weights>(applied);
   REQUIRE_MESSAGE(loaded, loaded.error().to_string());

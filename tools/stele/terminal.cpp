@@ -29,49 +29,57 @@ std::string format(const char* pattern, double number) {
   return text.data();
 }
 
-/// The library's options in messages, and the corresponding options of the command.
-struct Spelling {
-  std::string_view library, command;
+/// Words of the library for C++ programs, and what the command and the Python module say instead; null: the same.
+struct Wording {
+  std::string_view library, command, python{};
 };
-constexpr Spelling spellings[] = {
+constexpr std::string_view same{};
+constexpr Wording wordings[] = {
     {"save at a precision with a Float (FullPrecision), which makes floats of it, or set SaveOptions::allow_loss",
-     "pass --precision f32, which makes floats of it, or --allow-loss"},
-    {"save with stele::mpi, or set SaveOptions::allow_loss", "pass --allow-loss"},
+     "pass --precision f32, which makes floats of it, or --allow-loss",
+     "set precision='f32', which makes floats of it, or allow_loss"},
+    {"save with stele::mpi, or set SaveOptions::allow_loss", "pass --allow-loss", "set allow_loss"},
     {"or set SaveOptions::allow_loss", "or pass --allow-loss"},
     {"set SaveOptions::allow_loss", "pass --allow-loss"},
-    {"call stele::raw_codes", "pass --raw"},
-    {"set SaveOptions::format", "pass --to FORMAT"},
+    {"call stele::raw_codes", "pass --raw", "open the file with raw=True"},
+    {"set SaveOptions::format", "pass --to FORMAT", "set format"},
     {"set LoadOptions::part to", "pass --part"},
-    {"set LoadOptions::layout, or load into a type", "pass --names FILE"},
-    {"set LoadOptions::layout, or load into an existing module", "pass --names FILE"},
+    {"set LoadOptions::layout, or load into a type", "pass --names FILE", "set names"},
+    {"set LoadOptions::layout, or load into an existing module", "pass --names FILE", "set names"},
+    {"set LoadOptions::dequantize", same, "use stele.transforms.dequantize"},
+    {"set convert.allow_overflow in the options", "pass --allow-overflow", "set allow_overflow"},
     {"ConvertRules::allow_overflow", "--allow-overflow"},
     {"set PytorchOptions::parameters", "pass --parameters"},
     {"set PytorchOptions::part", "pass --part PATH"},
     {"set PytorchOptions::ignore_checksums", "pass --ignore-checksums"},
-    {"raise LoadOptions::limits.tensor_bytes and total_bytes", "pass --limit SIZE"},
-    {"raise LoadOptions::limits.total_bytes", "pass --limit SIZE"},
-    {"the tensors exceed LoadOptions::limits", "the tensors exceed the limit"},
-    {"with ImportOptions::shapes", "with --shape NAME=1,3,?"},
-    {"with ImportOptions::mappings", "with stele import --mappings FILE"},
-    {"set ImportOptions::signature or ImportOptions::outputs", "pass --signature or --output to stele import"},
-    {"set ImportOptions::outputs", "pass --output NAME to stele import"},
-    {"import_tensorflow() of stele/import.hpp reads", "stele import reads"},
+    {"raise LoadOptions::limits.tensor_bytes and total_bytes", "pass --limit SIZE", "set limit"},
+    {"raise LoadOptions::limits.total_bytes", "pass --limit SIZE", "set limit"},
+    {"the tensors exceed LoadOptions::limits", "the tensors exceed the limit", "the tensors exceed the limit"},
+    {"with ImportOptions::shapes", "with --shape NAME=1,3,?", "with shapes={name: (1, 3, None)}"},
+    {"with ImportOptions::mappings", "with stele import --mappings FILE", "with mappings"},
+    {"set ImportOptions::signature or ImportOptions::outputs", "pass --signature or --output to stele import",
+     "set signature or outputs of stele.import_tensorflow"},
+    {"set ImportOptions::outputs", "pass --output NAME to stele import", "set outputs"},
+    {"import_tensorflow() of stele/import.hpp reads", "stele import reads", "stele.import_tensorflow() reads"},
     {"a key of PytorchOptions", "a key of the checkpoint's parts"},
     {"PytorchOptions::buffers", "--buffers"},
     {"PytorchOptions::optimizer", "--optimizer"},
     {"PytorchOptions::parameters", "--parameters"},
     {"PytorchOptions::part", "--part"},
     {"see stele::formats()", "see stele formats"},
-    {"set NpyOptions::void1 to their dtype, for example to DType::f8_e4m3fn", "pass --void1 f8_e4m3fn, or their dtype"},
-    {"set NpyOptions::void2 to their dtype, for example to DType::bf16", "pass --void2 bf16"},
-    {"name the layer in LoraOptions::conv1d or LoraOptions::linear", "pass --conv1d LAYER or --linear LAYER"},
+    {"set NpyOptions::void1 to their dtype, for example to DType::f8_e4m3fn", "pass --void1 f8_e4m3fn, or their dtype",
+     "set void1='f8_e4m3fn', or their dtype"},
+    {"set NpyOptions::void2 to their dtype, for example to DType::bf16", "pass --void2 bf16", "set void2='bf16'"},
+    {"name the layer in LoraOptions::conv1d or LoraOptions::linear", "pass --conv1d LAYER or --linear LAYER",
+     "name the layer in conv1d or linear"},
     {"join them with stele::merge", "join them with stele merge"},
-    {"save to another path, or set FileSinkOptions::allow_nonatomic", "choose another name"},
-    {"save to another path, set FileSinkOptions::allow_nonatomic, or define Format::may_replace",
+    {"save to another path, or set FileSinkOptions::allow_nonatomic", "choose another name", "choose another name"},
+    {"save to another path, set FileSinkOptions::allow_nonatomic, or define Format::may_replace", "choose another name",
      "choose another name"},
-    {"choose another name, or set FileSinkOptions::allow_nonatomic", "choose another name"},
-    {"save elsewhere, or pass FileSinkOptions::allow_nonatomic", "choose another name"},
-    {", or raise max_name_bytes of GgufFormat", ""},
+    {"choose another name, or set FileSinkOptions::allow_nonatomic", "choose another name", "choose another name"},
+    {"save elsewhere, or pass FileSinkOptions::allow_nonatomic", "choose another name", "choose another name"},
+    {", or raise max_name_bytes of GgufFormat", "", ""},
+    {"the program opens no URLs", same, "this build of stele opens no URLs"},
     {"link stele::remote, and include stele/remote.hpp", "build the command with libcurl"},
     {"use https, or set remote::Options::allow_http", "use https"},
     {"download the file, or raise remote::Options::whole_file", "download the file"},
@@ -79,25 +87,38 @@ constexpr Spelling spellings[] = {
     {"save to another folder, or set FileSinkOptions::allow_nonatomic", "save to another folder"},
     {"resume with stele::mpi::CheckpointManager, which may run as one process",
      "resume the run, and save a whole step"},
-    {"read a FIFO or device as a stream, with stele::spool", "pass it as standard input: - instead of the name"},
+    {"read a FIFO or device as a stream, with stele::spool", "pass it as standard input: - instead of the name",
+     "open the bytes that it contains"},
 };
 
-}  // namespace
+/// True while the Python module runs the command. It words the parts of errors itself.
+bool for_python = false;
 
-std::string spelled(std::string_view text) {
+std::string reworded(std::string_view text, std::string_view Wording::*front) {
   std::string out(text);
-  for (const auto& [library, command] : spellings) {
-    for (std::size_t at = out.find(library); at != out.npos; at = out.find(library, at + command.size())) {
-      out.replace(at, library.size(), command);
+  for (const Wording& w : wordings) {
+    const std::string_view own = w.*front;
+    if (own.data() == nullptr) continue;
+    for (std::size_t at = out.find(w.library); at != out.npos; at = out.find(w.library, at + own.size())) {
+      out.replace(at, w.library.size(), own);
     }
   }
   return out;
 }
 
+}  // namespace
+
+void set_for_python(bool on) noexcept { for_python = on; }
+
+std::string spelled(std::string_view text) { return reworded(text, for_python ? &Wording::python : &Wording::command); }
+
+std::string spelled_for_python(std::string_view text) { return reworded(text, &Wording::python); }
+
 namespace {
 
 /// Returns a hint without names that only a C++ program can use; names of a file may have colons.
 std::string spelled_hint(std::string_view hint) {
+  if (for_python) return std::string(hint);
   std::string text = spelled(hint);
   const bool plain = text.find("::") == text.npos || text.starts_with("did you mean ");
   return plain ? text : "the library has an option for this, the command has none";
@@ -278,7 +299,7 @@ Value number(double d) { return std::isfinite(d) ? Value(d) : Value(); }
 Value to_value(const Error& error) {
   Value::Map map;
   const auto add = [&](const char* key, std::string_view text) {
-    if (!text.empty()) map.emplace_back(key, Value(spelled(text)));
+    if (!text.empty()) map.emplace_back(key, for_python ? Value(text) : Value(spelled(text)));
   };
   add("code", name(error.code()));
   add("message", error.message());

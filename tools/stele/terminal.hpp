@@ -43,8 +43,12 @@ struct Common {
 std::string safe(std::string_view text);
 /// Returns the number of columns that safe text takes: one for each code point.
 std::size_t columns(std::string_view text) noexcept;
-/// Returns a message of the library with the options of the command instead of the library's.
+/// Returns a message of the library with the options of the command instead of the library's; while the Python module
+/// runs the command, spelled_for_python().
 std::string spelled(std::string_view text);
+/// Returns a message of the library with the arguments of the Python module, where these have other words.
+std::string spelled_for_python(std::string_view text);
+void set_for_python(bool on) noexcept;
 /// Returns an error as one line of safe() text, with the options of the command instead of the library's.
 std::string error_text(const Error& error);
 /// Returns "did you mean X?", or "" if no candidate is similar to `word`.
