@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "concatenate.hpp"
 #include "leaves/blocks.hpp"
@@ -161,21 +162,47 @@ Status read_joined(const void* at, std::uint64_t, std::uint64_t offset, std::spa
   }
   return {};
 }
+
+/// Passes the pieces of several tensors on as those of one: offsets and sizes of pieces are those of the whole.
+class Gathered final : public PieceSink {
+ public:
+  Gathered(PieceSink& to, ReadContext& context) : to_(to), bytes_(context) {}
+  Status piece(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const std::size_t n = std::min(bytes.size(), ReadContext::piece_size - used_);
+      std::memcpy(bytes_.data() + used_, bytes.data(), n);
+      used_ += n;
+      bytes = bytes.subspan(n);
+      if (used_ == ReadContext::piece_size) STELE_TRY(flush());
+    }
+    return {};
+  }
+  Status flush() {
+    const std::size_t n = std::exchange(used_, 0);
+    return n != 0 ? to_.piece({bytes_.data(), n}) : Status();
+  }
+
+ private:
+  PieceSink& to_;
+  ReadContext::Piece bytes_;
+  std::size_t used_ = 0;
+};
+
 Status stream_joined(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {
   const Joined& step = *static_cast<const Joined*>(at);
   if (size != 0 && step.block != size) return detail::stream_blocks<Joined>(at, size, sink, context);
+  Gathered whole(sink, context);
   for (const Joined::Part& part : step.parts) {  // one after the other
-    if (part.length != 0) STELE_TRY(part.base.stream(sink, context));
+    if (part.length != 0) STELE_TRY(part.base.stream(whole, context));
   }
-  return {};
+  return whole.flush();
 }
 void joined_needs(const void* at, std::uint64_t, detail::Needs& needs) {
   for (const Joined::Part& part : static_cast<const Joined*>(at)->parts) needs.add(part.base);
 }
 constexpr LeafOps joined_ops{.read = read_joined, .stream = stream_joined, .needs = joined_needs};
 
-// ---- the tensors of both
-// ---------------------------------------------------------------------------------------------------
+// ---- the tensors of both --------------------------------------------------------------------------------------------
 
 /// Returns the error for a tensor that has an alias, which would lose its target.
 Error tied_tensor(std::string_view path, std::string_view alias) {

@@ -379,14 +379,14 @@ TEST_CASE("nnef: a folder is one model by the marks at its top") {
   good(folders.save(net(), dir / "zoo/graph", quick()));
   good(folders.save(net(), dir / "zoo/other", quick()));
   write_text(dir / "zoo/weights.safetensors", "");
-  CHECK(front(dir / "zoo") == Errc::bad_magic);
+  CHECK(front(dir / "zoo") == Errc::unsupported);  // of the empty file
   fs::remove(dir / "zoo/weights.safetensors");
-  CHECK(front(dir / "zoo") == Errc::bad_magic);
+  CHECK(front(dir / "zoo") == Errc::invalid_argument);  // two models
   CHECK(front(dir / "zoo/graph.nnef") == Errc::none);
   good(in(NnefContainer::folder, false).save(net(), dir / "plain", quick()));
   CHECK(front(dir / "plain.nnef") == Errc::none);
   write_text(dir / "plain.nnef/notes.dat", "3.3 3.2\n");
-  CHECK(front(dir / "plain.nnef") == Errc::bad_magic);
+  CHECK(front(dir / "plain.nnef") == Errc::invalid_argument);  // files that may be models
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <stele/checkpoints/policies.hpp>
 #include <stele/checkpoints/random.hpp>
 #include <stele/checkpoints/sharded.hpp>
+#include <stele/checkpoints/steps_format.hpp>
 
 #include "model.hpp"
 
@@ -27,7 +28,8 @@ int main() {
 
   const Model model = make_model();
   const stele::Checkpoint checkpoint = stele::checkpoint_of(model, stele::StateKind("M", model)).value();
-  const bool good = kept && random == again && placed && checkpoint.optimizer.kinds().size() == 1;
+  const bool reads = !stele::StepsFormat({}).writes();
+  const bool good = kept && random == again && placed && reads && checkpoint.optimizer.kinds().size() == 1;
   std::cout << (good ? "training steps: ok\n" : "training steps: wrong\n");
   return good ? 0 : 1;
 }
