@@ -176,8 +176,8 @@ class Errors(InFolder):
 
     def test_no_message_has_a_name_of_cpp(self):
         """The texts of the library, as the command's table spells them. A hint with another name is replaced as a whole."""
-        table = (ROOT / "tools" / "stele" / "terminal.cpp").read_text(encoding="utf-8").split("constexpr Spelling spellings[] = {")[1]
-        spellings = re.findall(r'\{"([^"]*)",\s*"([^"]*)"\}', table.split("\n};")[0])
+        table = (ROOT / "tools" / "stele" / "terminal.cpp").read_text(encoding="utf-8").split("constexpr Wording wordings[] = {")[1]
+        spellings = re.findall(r'\{"([^"]*)",\s*"([^"]*)"[,}]', table.split("\n};")[0])
         self.assertGreater(len(spellings), 30)
         names = re.compile(r"\b\w*(?:Options|Rules)(?:::\w+)?\b|\bstele::\w+|\b[A-Z]\w*::\w+|\b(?:open|load|save|import|find)\w*\(\)|stele/\w+\.hpp")
         hint = re.compile(r"(, or |and )?(set|raise|pass|list|load|save|make|open|keep|choose|compare|add) |.*(: (set|load) )")
