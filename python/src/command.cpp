@@ -101,7 +101,9 @@ void bind_command(nb::module_& module) {
   module.def(
       "stop_requests", [](bool on) { stopping = on; }, nb::arg("on"));
   module.def("install_signals", command::install_signals);
-  module.def("spelled", command::spelled_for_python, nb::arg("text"));
+  module.def(
+      "spelled", [](nb::handle message) { return text(command::spelled_for_python(string_of(message))); },
+      nb::sig("def spelled(message: str) -> str"));
   // For a forked process, in which the thread that held the locks does not exist.
   module.def("forget_runs", [] {
     turns = new Turns;

@@ -301,7 +301,7 @@ def test_messages_are_spelled_for_python(tmp_path: Path) -> None:
 
 def test_every_error_has_a_message(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    path.write_text('{"a": [1, 2')
+    path.write_text('{"metadata": {}, "weight_map": 3}')
     with pytest.raises(stele.Error) as error:
         stele.open(path)
     assert error.value.message.startswith("expected ") and str(error.value).count("expected ") == 1
