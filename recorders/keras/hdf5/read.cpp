@@ -110,7 +110,7 @@ Status read(const SourcePtr& source, IndexBudget& memory, std::shared_ptr<const 
   auto done = Walk(file, memory, keeper, visit).run();
   if (done) return done;
   Error error = std::move(done).error();
-  if (before != 0 && error.offset()) error = std::move(error).offset(before + *error.offset());
+  if (const auto at = error.offset(); before != 0 && at) error = std::move(error).offset(before + *at);
   return error.file().empty() ? std::move(error).file(source->name()) : std::move(error);
 }
 
