@@ -253,7 +253,7 @@ class Reader {
   SourcePtr source_;
   const Limits& limits_;
   IndexBudget memory_;
-  // Of an index: the files of each group of variables by their numbers, and whether they have any of them.
+  // If the source is an index: the numbers of the files that it lists for each group, and whether a file has the group.
   using Places = std::map<std::size_t, bool>;
   std::map<std::string, Places> listed_;
   std::map<std::string, std::size_t> shard_numbers_;

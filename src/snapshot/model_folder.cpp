@@ -1,3 +1,4 @@
+// Chooses the file of a folder that has its model's weights.
 #include "snapshot/model_folder.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The files beside the weights of a model of the hub, such as config.json.
 #include "snapshot/side_files.hpp"
 
 #include <algorithm>

@@ -31,7 +31,7 @@ struct Opening {
   std::string parameters{};  // a file of names
   std::vector<std::string> buffers{};
   bool ignore_checksums = false;
-  // Of NumPy's files: the dtypes of elements without a type, V1 and V2.
+  // The dtypes of elements without a type, V1 and V2, in NumPy's files.
   std::string void1{};
   std::string void2{};
   bool parts = false;  // the parts of quantized weights, instead of these
