@@ -143,12 +143,14 @@ std::string next_page(const Answer& answer) {
 
 Result<Repository::Name> Repository::Name::parse(const std::string& url) {
   Name name;
-  std::string_view rest = std::string_view(url).substr(std::min(url.size(), url.find("://") + 3));
   const auto invalid = [&] {
     return Error(Errc::invalid_argument, "the URL names no repository of the hub")
         .file(url)
-        .expected("hf://[datasets/|spaces/]owner/name[@revision][/path]");
+        .expected("hf://[datasets/|spaces/][owner/]name[@revision][/path]");
   };
+  const std::size_t scheme = url.find("://");
+  if (scheme == url.npos) return invalid();
+  std::string_view rest = std::string_view(url).substr(scheme + 3);
   while (rest.ends_with('/')) rest.remove_suffix(1);
   for (const std::string_view kind : {"datasets/", "spaces/", "models/"}) {
     if (!rest.starts_with(kind)) continue;

@@ -23,7 +23,7 @@ class Repository : public std::enable_shared_from_this<Repository> {
     std::string revision = "main";
     std::string path{};  // path of a file or folder in the repository; may be empty
 
-    /// Parses "hf://[datasets/|spaces/]owner/name[@revision][/path]". A revision may contain %2F for '/'.
+    /// Parses "hf://[datasets/|spaces/][owner/]name[@revision][/path]". A revision may contain %2F for '/'.
     static Result<Name> parse(const std::string& url);
     /// Returns the repository without an owner that the same URL may mean, hf://name/path; nullopt if there is none.
     std::optional<Name> without_owner() const;

@@ -1,5 +1,6 @@
 // Reads bytes as what servers and users say about files on other machines: URLs, names of the hub, Content-Range, parts
 // of S3's answers.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -37,7 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(remote::xml_text(text, name).size() <= text.size());
   }
   if (const auto name = remote::Repository::Name::parse(text)) {
-    require(name->repo.find('/') != std::string::npos && name->repo.find("..") == std::string::npos);
+    require(!name->repo.empty() && std::ranges::count(name->repo, '/') <= 1 &&
+            name->repo.find("..") == name->repo.npos);
     require(name->path.find("..") == std::string::npos || name->path.find("/../") == std::string::npos);
   }
   return 0;
