@@ -72,6 +72,8 @@
 #   make interop-slime        weight updates both ways against slime's code (SLIME: a checkout of it)
 #   make remote               URLs against moto, versitygw (built with Go) and nginx: files up and down, signatures, TLS, kills, faults
 #                             (Python, in build/remote); bench-remote: speed at 30 ms of latency
+#   make products             files of every pair of dimensions of a format, both ways against the format's own program, with
+#                             the environments of interop-NAME; products-NAME: of one format (UPDATE=--update writes the digests)
 #   make interop              check files against other programs (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -93,7 +95,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products
 .PHONY: format format-check tidy clean remote bench-remote
 
 deps:
@@ -359,6 +361,17 @@ script = tests/formats/$*/interop/$*.sh
 files = $(python) tests/formats/$*/interop/$*_files.py check build/dev/tools/stele/stele
 python = build/interop-$*/bin/python
 own = tests/formats/%/interop/requirements.txt
+
+# The files of tests/formats/NAME/products.py, in the environment of interop-NAME, or of `make interop` if it has none.
+declared = tests/formats/%/products.py
+products: $(patsubst $(declared),products-%,$(wildcard $(subst %,*,$(declared)))) ;
+products-%: deps
+	$(call build,dev,stele_command)
+	$(MAKE) $(product_venv)/installed
+	$(product_venv)/bin/pip install --disable-pip-version-check -q -r tests/products/requirements.txt
+	$(product_venv)/bin/python $(subst %,$*,$(declared)) build/dev/tools/stele/stele build/products/$* $(UPDATE)
+product_venv = build/interop$(if $(wildcard $(subst %,$*,$(own))),-$*)
+
 $(patsubst $(own),interop-%,$(wildcard $(subst %,*,$(own)))): interop-%: deps build/interop-%/installed
 breadth = $(filter-out gguf paddle pytorch tensorflow,$(patsubst $(own),%,$(wildcard $(subst %,*,$(own)))))
 interop-breadth: $(addprefix interop-,$(breadth)) ;
