@@ -170,6 +170,15 @@ class Check(InFolder):
         content = DIGITS_ST.read_bytes()[place["offset"]:place["offset"] + place["bytes"]]
         self.assertIn(hashlib.sha256(content).hexdigest(), succeed("hash", DIGITS_ST, "-a", "sha256"))
 
+    def test_hash_goes_on_after_a_file_that_it_cannot_read(self):
+        bad = self.path("bad.npz")
+        bad.write_bytes(b"PK")
+        status, out, err = run("hash", bad, DIGITS_ST, "nothing", DIGITS_PT, "--total")
+        self.assertEqual((status, len(out.splitlines()), err.count(b"stele: ")), (2, 2, 2), err)
+        files = document("hash", bad, DIGITS_ST, "nothing", status=2)["files"]
+        self.assertEqual([sorted(file) for file in files], [["error", "file"], ["digest", "file", "tensors"], ["error", "file"]])
+        self.assertEqual(document("hash", bad, status=2)["error"]["code"], files[0]["error"]["code"])
+
     def test_hash_does_not_depend_on_the_configuration_of_openssl(self):
         expected = succeed("hash", DIGITS_ST, "-a", "sha256")
         for text in ("[m]\nalg_section = a\n[a]\ndefault_properties = fips=yes\n",

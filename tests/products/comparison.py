@@ -4,7 +4,8 @@
 
     DIMENSIONS = {"dtype": ["float32", …], "order": ["C", "F"], …}   # values that JSON has
     PACKAGES = ["numpy"]              # whose versions are recorded
-    PAGES = ["numpy"]                 # docs/formats/*.md whose tables name every dimension
+    PAGES = ["formats/numpy"]         # of docs/, whose tables name every dimension
+    KEPT = False                      # optional: no file is committed
     def possible(case): …             # optional: False for what the real program cannot write
     def write(case, path): …          # returns Expected, from the program's own arrays. `path` has the file's name without its
                                       # extension; write() returns the path, too: (path, Expected)
@@ -32,7 +33,7 @@ from pathlib import Path
 KEPT = 40  # files of a product in data.zip, at most
 KEPT_BYTES = 6000  # of one of them
 
-NAMES = {"bool": "bool", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128", "float8_e4m3fn": "f8_e4m3",
+NAMES = {"bool": "bool", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128", "float8_e4m3fn": "f8_e4m3fn",
          "float8_e5m2": "f8_e5m2"} | {f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint", "float")
                                       for bits in (8, 16, 32, 64)}
 
@@ -103,27 +104,21 @@ def documents(stele, paths, subcommand, *options):
 
 def found(stele, paths):
     """Return for each file what stele finds: (row as of row(), {name: (sha256, dtype, shape)}, properties)."""
-    inspected = []
-    for begin in range(0, len(paths), 200):
-        inspected += documents(stele, paths[begin:begin + 200], "inspect", "--parts")
-    opened = [path for path, seen in zip(paths, inspected) if "error" not in seen]
-    hashed = {}
-    for begin in range(0, len(opened), 200):
-        part = opened[begin:begin + 200]
-        hashes = documents(stele, part, "hash", "-a", "sha256")
-        if len(hashes) != len(part):  # an element cannot be read
-            hashes = [(documents(stele, [path], "hash", "-a", "sha256") or [None])[0] for path in part]
-        hashed.update(zip(part, hashes))
+    inspected, hashed = [], []
+    for begin in range(0, len(paths), 500):
+        part = paths[begin:begin + 500]
+        inspected += documents(stele, part, "inspect", "--parts")
+        hashed += documents(stele, part, "hash", "-a", "sha256") or [{}]
     rows = []
-    for path, seen in zip(paths, inspected):
+    for seen, hashes in zip(inspected, hashed, strict=True):
         if "error" in seen:
             rows.append(({"refused": seen["error"]["code"]}, {}, {}))
             continue
-        if not hashed[path] or "tensors" not in hashed[path]:
+        if "tensors" not in hashes:
             rows.append(({"refused": "an element cannot be read"}, {}, {}))
             continue
         unread = [t["name"] for t in seen["tensors"] if "unreadable" in t.get("annotations", {})]
-        shas = {t["name"]: t["digest"] for t in hashed[path]["tensors"]}
+        shas = {t["name"]: t["digest"] for t in hashes["tensors"]}
         tensors = {t["name"]: (shas[t["name"]], t["dtype"], t["shape"]) for t in seen["tensors"] if t["name"] not in unread}
         properties = seen.get("properties", seen["metadata"])
         rows.append((summary(tensors, unread, properties), tensors, properties))
@@ -198,6 +193,8 @@ def main(product):
     parser.add_argument("--only", type=int, help="the number of one case")
     arguments = parser.parse_args()
     home = Path(product.__file__).parent
+    product.STELE = arguments.stele
+    keeps = getattr(product, "KEPT", True)
     possible = getattr(product, "possible", lambda case: True)
     triples = covering(product.DIMENSIONS, 3, possible) if getattr(product, "TRIPLES", False) else None
     cases = triples or covering(product.DIMENSIONS, 2, possible)
@@ -246,11 +243,11 @@ def main(product):
     rows = [{"case": [values.index(cases[i][name]) for name, values in product.DIMENSIONS.items()], **row(expected)} for i, (_, expected) in zip(numbers, written)]
     committed = home / "products.json"
     if arguments.update:
-        kept = keep(home, cases, rows, paths)
+        kept = keep(home, cases, rows, paths) if keeps else {}
         for number, name in kept.items():
             rows[number]["file"] = name
         text = ",\n".join("  " + json.dumps(one, ensure_ascii=False) for one in rows)
-        head = {"versions": versions, "pages": product.PAGES, "dimensions": product.DIMENSIONS}
+        head = {"versions": versions, "kept": keeps, "pages": product.PAGES, "dimensions": product.DIMENSIONS}
         lines = "".join(f' {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)},\n' for key, value in head.items())
         committed.write_text("{\n" + lines + ' "cases": [\n' + text + "\n ]\n}\n", encoding="utf-8")
     elif arguments.only is None:

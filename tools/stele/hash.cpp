@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <numeric>
+#include <cstdio>
 
 #include "commands.hpp"
 #include "digest.hpp"
@@ -37,12 +37,59 @@ Result<std::vector<std::string>> leaf_digests(const Snapshot& snapshot, const st
   return digests;
 }
 
-}  // namespace
+struct Hashed {
+  std::vector<Named> names{};
+  std::vector<std::string> digests{};  // of leaves
+  std::string total{};
+};
 
 // The digest of all tensors is the digest of a text, version 2: the line "stele hash 2\n", then one for each name,
-// sorted by
-// bytes: "HEX  DTYPE  [2, 3]  BYTES  NAME\n". BYTES is the length of NAME, so that no name looks like several lines. It
-// does not depend on the order of tensors in the file, or on ties.
+// sorted by bytes: "HEX  DTYPE  [2, 3]  BYTES  NAME\n". BYTES is the length of NAME, so that no name looks like several
+// lines. It does not depend on the order of tensors in the file, or on ties.
+Result<Hashed> hashed(const Snapshot& snapshot, const std::string& algorithm, Terminal& terminal) {
+  Hashed found;
+  STELE_TRY_ASSIGN(found.names, names_of(snapshot));
+  STELE_TRY_ASSIGN(found.digests, leaf_digests(snapshot, algorithm, terminal));
+  std::vector<const Named*> order;
+  for (const Named& named : found.names) order.push_back(&named);
+  std::sort(order.begin(), order.end(), [](const Named* a, const Named* b) { return a->name < b->name; });
+  STELE_TRY_ASSIGN(Digest total, Digest::make(algorithm));
+  total.update("stele hash 2\n");
+  for (const Named* const named : order) {
+    const LeafView leaf = snapshot.leaf(named->leaf);
+    total.update(found.digests[named->leaf] + "  " + std::string(name(leaf.dtype())) + "  " + to_string(leaf.shape()) +
+                 "  " + std::to_string(named->name.size()) + "  " + named->name + "\n");
+  }
+  found.total = total.finish();
+  return found;
+}
+
+Status hash_file(const Hash& options, const std::string& file, std::optional<Document>& document, Terminal& terminal) {
+  STELE_TRY_ASSIGN(const Model model, open_model(file, options.opening, terminal.common().threads));
+  STELE_TRY_ASSIGN(const Hashed found, hashed(model.snapshot, options.algorithm, terminal));
+  if (document) {
+    Value::List tensors;
+    for (const Named& named : found.names) {
+      tensors.emplace_back(Value::Map{{"name", Value(named.name)}, {"digest", Value(found.digests[named.leaf])}});
+    }
+    Value::Map row{{"file", Value(shown_path(model.path))}, {"digest", Value(found.total)}};
+    if (!options.total_only) row.emplace_back("tensors", Value(std::move(tensors)));
+    document->item(Value(std::move(row)));
+    return {};
+  }
+  const std::string label =
+      options.algorithm + std::string(options.algorithm.size() < 8 ? 8 - options.algorithm.size() : 0, ' ') + "  ";
+  for (const Named& named : found.names) {
+    if (options.total_only) break;
+    terminal.print(label + found.digests[named.leaf] + "  " + safe(shown_path(model.path)) + ":" + safe(named.name) +
+                   "\n");
+  }
+  terminal.print(label + found.total + "  " + safe(shown_path(model.path)) + "\n");
+  return {};
+}
+
+}  // namespace
+
 Result<int> hash(const Hash& options, Terminal& terminal) {
   std::optional<Document> document;
   if (terminal.json()) {
@@ -50,42 +97,21 @@ Result<int> hash(const Hash& options, Terminal& terminal) {
     document->member("algorithm", Value(options.algorithm));
     document->begin_list("files");
   }
-  const std::string label =
-      options.algorithm + std::string(options.algorithm.size() < 8 ? 8 - options.algorithm.size() : 0, ' ') + "  ";
+  int exit = exit_ok;
   for (const std::string& file : options.files) {
-    STELE_TRY_ASSIGN(const Model model, open_model(file, options.opening, terminal.common().threads));
-    STELE_TRY_ASSIGN(const auto names, names_of(model.snapshot));
-    STELE_TRY_ASSIGN(const auto digests, leaf_digests(model.snapshot, options.algorithm, terminal));
-    std::vector<std::size_t> order(names.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return names[a].name < names[b].name; });
-    STELE_TRY_ASSIGN(Digest total, Digest::make(options.algorithm));
-    total.update("stele hash 2\n");
-    for (const std::size_t i : order) {
-      const LeafView leaf = model.snapshot.leaf(names[i].leaf);
-      total.update(digests[names[i].leaf] + "  " + std::string(name(leaf.dtype())) + "  " + to_string(leaf.shape()) +
-                   "  " + std::to_string(names[i].name.size()) + "  " + names[i].name + "\n");
-    }
-    const std::string all = total.finish();
+    const Status status = hash_file(options, file, document, terminal);
+    if (status) continue;
+    if (options.files.size() == 1 || interrupted()) return status.error();
+    exit = exit_failed;
     if (document) {
-      Value::List tensors;
-      for (const Named& named : names) {
-        tensors.emplace_back(Value::Map{{"name", Value(named.name)}, {"digest", Value(digests[named.leaf])}});
-      }
-      Value::Map row{{"file", Value(shown_path(model.path))}, {"digest", Value(all)}};
-      if (!options.total_only) row.emplace_back("tensors", Value(std::move(tensors)));
-      document->item(Value(std::move(row)));
-      continue;
+      document->item(Value(Value::Map{{"file", Value(file)}, {"error", command::to_value(status.error())}}));
+    } else {
+      terminal.flush();
+      std::fprintf(stderr, "stele: %s\n", error_text(status.error()).c_str());
     }
-    for (const Named& named : names) {
-      if (!options.total_only)
-        terminal.print(label + digests[named.leaf] + "  " + safe(shown_path(model.path)) + ":" + safe(named.name) +
-                       "\n");
-    }
-    terminal.print(label + all + "  " + safe(shown_path(model.path)) + "\n");
   }
   if (document) document->end_list();
-  return exit_ok;
+  return exit;
 }
 
 }  // namespace stele::command
