@@ -362,14 +362,14 @@ files = $(python) tests/formats/$*/interop/$*_files.py check build/dev/tools/ste
 python = build/interop-$*/bin/python
 own = tests/formats/%/interop/requirements.txt
 
-# The files of tests/formats/NAME/products.py, in the environment of interop-NAME, or of `make interop` if it has none.
-declared = tests/formats/%/products.py
-products: $(patsubst $(declared),products-%,$(wildcard $(subst %,*,$(declared)))) ;
+# The files of tests/*/NAME/products.py, in the environment of interop-NAME, or of `make interop` if it has none.
+declared = $(wildcard tests/*/*/products.py)
+products: $(patsubst %,products-%,$(notdir $(patsubst %/,%,$(dir $(declared))))) ;
 products-%: deps
 	$(call build,dev,stele_command)
 	$(MAKE) $(product_venv)/installed
 	$(product_venv)/bin/pip install --disable-pip-version-check -q -r tests/products/requirements.txt
-	$(product_venv)/bin/python $(subst %,$*,$(declared)) build/dev/tools/stele/stele build/products/$* $(UPDATE)
+	$(product_venv)/bin/python $(filter %/$*/products.py,$(declared)) build/dev/tools/stele/stele build/products/$* $(UPDATE)
 product_venv = build/interop$(if $(wildcard $(subst %,$*,$(own))),-$*)
 
 $(patsubst $(own),interop-%,$(wildcard $(subst %,*,$(own)))): interop-%: deps build/interop-%/installed

@@ -504,8 +504,9 @@ Result<std::pair<std::vector<Opened>, Versions>> open_deltas(std::span<const std
     STELE_TRY_ASSIGN(Snapshot delta, open(file, options));
     const auto info = delta_info(delta);
     if (!info) {
-      return Error(Errc::invalid_argument, "the file is not a delta of weights").file(file).hint(
-          "write a new file: in place, weight updates of other programs are not applied");
+      return Error(Errc::invalid_argument, "the file is not a delta of weights")
+          .file(file)
+          .hint("write a new file: in place, weight updates of other programs are not applied");
     }
     if (info->base.size() != digest_size || info->next.size() != digest_size) {
       return Error(Errc::malformed, "the delta has no digest").file(file);

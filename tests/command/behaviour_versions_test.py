@@ -47,6 +47,15 @@ class Deltas(InFolder):
             self.assertFalse(out.exists(), arguments)
         self.assertEqual(run("convert", first, self.path("f16.stele"), "--precision", "f16")[0], 2)
 
+    def test_weight_updates_are_not_applied_in_place(self):
+        model, update = self.path("model.safetensors"), self.path("update")
+        model.write_bytes(DIGITS_ST.read_bytes())
+        succeed("delta", model, self.versions[1], "-o", update, "--to", "update")
+        status, _, err = run("apply", model, update, "--in-place")
+        self.assertEqual(status, 2)
+        self.assertIn(b"write a new file", err)
+        self.assertEqual(model.read_bytes(), DIGITS_ST.read_bytes())
+
     def test_in_place_survives_kills(self):
         """A process that is killed at any time leaves the old or the new version, or one that the next call completes."""
         base, new = self.path("base.safetensors"), self.path("new.safetensors")
