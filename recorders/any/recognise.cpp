@@ -176,12 +176,17 @@ Result<const Format*> format_in(const Source& source, [[maybe_unused]] bool zips
   }
   const Format* found = nullptr;
   const Format* second = nullptr;
-  find_member([&](const FormatFamily::Member& member) {
-    const Format& f = *member.format;
-    const bool fits = folder ? f.recognises_folder(*folder) : f.recognises(head, source.size());
-    if (fits) (found == nullptr ? found : second) = &f;
-    return second != nullptr;
-  });
+  const auto families = format_families();
+  // A format that the program has added counts before the library's.
+  for (const auto some : {families.subspan(own_families()), families.first(own_families())}) {
+    if (found != nullptr) break;
+    find_member_in(some, [&](const FormatFamily::Member& member) {
+      const Format& f = *member.format;
+      const bool fits = folder ? f.recognises_folder(*folder) : f.recognises(head, source.size());
+      if (fits) (found == nullptr ? found : second) = &f;
+      return second != nullptr;
+    });
+  }
   if (second != nullptr) {
     return Error(Errc::malformed, "more than one format recognizes the content")
         .file(source.name())
