@@ -423,6 +423,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   if (!precision.block_rules.empty()) {
     STELE_TRY_ASSIGN(snapshot, with_blocks(snapshot, first_rule(precision.block_rules), &report));
   }
+  snapshot = with_kept_rows(snapshot, report);
   STELE_TRY_ASSIGN(snapshot, with_storable_composites(format, snapshot, report));
   if (const auto leaves_out = format.capabilities().leaves_out; leaves_out != nullptr) {
     for (const std::string& what : leaves_out(snapshot)) report.add(Report::What::lost, "", what);

@@ -40,8 +40,8 @@ class Report(Sequence[Row]):
     that of a save which lost and converted nothing.
 
     ``what`` is one of ``applied``, ``converted``, ``missing``, ``unused``, ``mismatched``, ``tied``, ``copied``,
-    ``lost``, ``overflowed``, ``quantized``, ``unchecked``, ``constant``, ``written``. ``str(report)`` has one line for each row, or
-    "no rows".
+    ``lost``, ``overflowed``, ``quantized``, ``unchecked``, ``constant``, ``written``, ``kept``. ``str(report)`` has one
+    line for each row, or "no rows".
     """
 
     def __init__(self, rows: Sequence[tuple[str, str, str]] = (), text: str = "") -> None:

@@ -56,6 +56,12 @@ Registry& registry() {
   return one;
 }
 
+constexpr std::size_t own_count = 0
+#define STELE_RECORDER(folder) +1
+#include "recorders.inc"
+#undef STELE_RECORDER
+    ;
+
 std::shared_ptr<const Formats> registered() {
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
@@ -103,6 +109,8 @@ std::string nearest_extension(std::string_view path) {
 }
 
 }  // namespace
+
+std::size_t detail::own_families() noexcept { return own_count; }
 
 std::span<const FormatFamily> format_families() { return registered()->families; }
 

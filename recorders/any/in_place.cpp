@@ -338,7 +338,11 @@ class Target {
     STELE_TRY_ASSIGN(target.file_, os::open_locked(target.path_.os()));
     if (!target.file_.is_open()) return Error(Errc::io, "another program changes the file").file(path);
     STELE_TRY_ASSIGN(const os::Info info, os::status(target.file_));
-    if (info.kind != os::Kind::regular) return Error(Errc::io, "not a regular file").file(path);
+    if (info.kind != os::Kind::regular) {
+      const char* const what = info.kind == os::Kind::folder ? "a folder cannot be changed in place"
+                                                             : "only a regular file can be changed in place";
+      return Error(Errc::invalid_argument, what).file(path).hint("write a new file");
+    }
     if (info.names > 1) {
       return Error(Errc::not_representable, "the file has other names (hard links), under which it would change too")
           .file(path)

@@ -103,19 +103,45 @@ std::string listed(const std::vector<std::string>& names) {
 
 Error unknown_file(const Source& source, std::string_view head);
 
+/// Returns the folder's files of JSON that are the index of a model's files: a format recognizes them that is not the
+/// format of such names.
+std::vector<std::string> indexes_in(const AskedFolder& folder, const std::vector<std::string>& names) {
+  constexpr std::size_t max_read = 16;  // files: bounds the requests for a folder on a server
+  std::vector<std::string> found;
+  std::size_t read = 0;
+  for (const std::string& name : names) {
+    if (name.find('/') != name.npos || !has_extension(name, ".json") || read == max_read) continue;
+    ++read;
+    const auto file = folder.open(name);
+    const auto format = file ? format_in(**file, false) : file.error();
+    const auto named = format_of_path(name);
+    if (format && (!named || *named != *format)) found.push_back(name);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 /// Returns the error for a folder that no format recognizes.
 Error unknown_folder(const Source& source, const AskedFolder& folder) {
   if (folder.failure()) return *folder.failure();
   Error error = Error(Errc::bad_magic, "the folder has no known format").file(source.name());
   const auto names = folder.names();
   if (!names) return error;
-  const Candidates found = candidates_in(*names);
+  Candidates found = candidates_in(*names);
+  const std::string folder_path = std::string(source.name()) + (source.name().ends_with('/') ? "" : "/");
+  auto indexes = indexes_in(folder, *names);
+  if (indexes.size() == 1) {
+    return Error(Errc::invalid_argument, "the folder has the index of a model's files")
+        .file(source.name())
+        .found(indexes.front())
+        .hint("name it: " + folder_path + indexes.front());
+  }
+  if (!indexes.empty()) found = {std::move(indexes), {}, false};
   if (found.files.size() == 1) {
     const auto file = folder.open(found.files.front());
     const auto format = file ? format_in(**file, true) : file.error();
     if (!format) return format.error();
   }
-  const std::string folder_path = std::string(source.name()) + (source.name().ends_with('/') ? "" : "/");
   if (found.files.size() == 1) {
     return std::move(error).found("one file of a model").hint("name it: " + folder_path + found.files.front());
   }
@@ -176,12 +202,17 @@ Result<const Format*> format_in(const Source& source, [[maybe_unused]] bool zips
   }
   const Format* found = nullptr;
   const Format* second = nullptr;
-  find_member([&](const FormatFamily::Member& member) {
-    const Format& f = *member.format;
-    const bool fits = folder ? f.recognises_folder(*folder) : f.recognises(head, source.size());
-    if (fits) (found == nullptr ? found : second) = &f;
-    return second != nullptr;
-  });
+  const auto families = format_families();
+  // A format that the program has added counts before the library's.
+  for (const auto some : {families.subspan(own_families()), families.first(own_families())}) {
+    if (found != nullptr) break;
+    find_member_in(some, [&](const FormatFamily::Member& member) {
+      const Format& f = *member.format;
+      const bool fits = folder ? f.recognises_folder(*folder) : f.recognises(head, source.size());
+      if (fits) (found == nullptr ? found : second) = &f;
+      return second != nullptr;
+    });
+  }
   if (second != nullptr) {
     return Error(Errc::malformed, "more than one format recognizes the content")
         .file(source.name())

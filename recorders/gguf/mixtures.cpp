@@ -167,9 +167,9 @@ bool is_matrix(std::span<const Extent> shape) {
   return shape.size() >= 2 && std::any_of(shape.begin(), shape.end() - 1, [](Extent extent) { return extent > 1; });
 }
 
-/// Returns true for tensors that llama-quantize changes.
-bool is_changed(const LeafView& leaf, std::string_view path) {
-  if (!is_matrix(leaf.shape()) || !path.ends_with("weight")) return false;
+/// Returns true for matrices that llama-quantize changes.
+bool is_changed(std::string_view path) {
+  if (!path.ends_with("weight")) return false;
   constexpr std::string_view kept[] = {"_norm.weight",
                                        "ffn_gate_inp.weight",
                                        "altup",
@@ -215,7 +215,11 @@ Result<Snapshot> quantize_gguf(const Snapshot& snapshot, std::string_view mixtur
     const Model model(snapshot);
     const auto dtype = [&](const LeafView& leaf) {
       const std::string path = leaf.path();
-      return is_changed(leaf, path) ? choose(*found, model, path, leaf.shape()) : DType::none;
+      if (!is_matrix(leaf.shape())) return detail::Choice{};
+      if (is_changed(path)) return detail::Choice{choose(*found, model, path, leaf.shape())};
+      if (leaf.dtype() == found->base) return detail::Choice{};
+      return detail::Choice{DType::none,
+                            "not " + std::string(found->name) + ": llama.cpp keeps this tensor's precision"};
     };
     STELE_TRY_ASSIGN(Snapshot quantized, detail::quantize_as(snapshot, dtype, report));
     auto data = detail::derived_data(quantized);

@@ -13,6 +13,7 @@
 #include "passes/recode.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
+#include "snapshot/marks.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/undecoded.hpp"
 #include "stele/pattern.hpp"
@@ -154,6 +155,9 @@ DType fitting(DType blocks, Extent row) {
   return row % block_size(smaller).elements == 0 ? smaller : DType::f16;
 }
 
+/// The mark of a leaf that has another dtype than the one asked for: the dtype, and the reason.
+constexpr std::string_view kept_key = "kept";
+
 Error cannot_encode(DType dtype) {
   return Error(Errc::unsupported, "floats cannot be stored as this dtype")
       .expected(
@@ -200,24 +204,33 @@ Result<Snapshot> quantized(const Snapshot& snapshot, unsigned bits, const Snapsh
   return as_integers(snapshot, {.bits = bits}, reading);
 }
 
-std::function<DType(const LeafView&)> first_rule(std::span<const BlockRule> rules) {
+Choose first_rule(std::span<const BlockRule> rules) {
   return [rules](const LeafView& leaf) {
     const std::string path = leaf.path();
     const auto rule =
         std::find_if(rules.begin(), rules.end(), [&](const BlockRule& r) { return matches(r.pattern, path); });
-    return rule != rules.end() ? rule->dtype : DType::none;
+    return Choice{rule != rules.end() ? rule->dtype : DType::none};
   };
 }
 
-Result<Snapshot> with_blocks(const Snapshot& snapshot, const std::function<DType(const LeafView&)>& choose,
-                             Report* report) {
+Result<Snapshot> with_blocks(const Snapshot& snapshot, const Choose& choose, Report* report) {
   std::vector<Recoding> leaves(snapshot.leaf_count());
   std::vector<DType> plain;
+  std::vector<std::pair<std::size_t, std::string>> kept;  // for the save's report
+  const auto add_kept = [&](const LeafView& leaf, std::size_t number, std::string text) {
+    if (report != nullptr) {
+      report->add(Report::What::kept, leaf.path(), text);
+    } else {
+      kept.emplace_back(number, std::move(text));
+    }
+  };
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
     plain.push_back(leaf.dtype());
     if (!is_plain_float(leaf.dtype())) continue;
-    DType to = choose(leaf);
+    const Choice choice = choose(leaf);
+    if (!choice.kept.empty()) add_kept(leaf, i, std::string(name(leaf.dtype())) + ", " + choice.kept);
+    DType to = choice.dtype;
     if (to == DType::none) continue;
     STELE_TRY(check_decoded(leaf));
     if (!encodable(to) && !is_plain_float(to)) return cannot_encode(to).path(leaf.path());
@@ -225,10 +238,10 @@ Result<Snapshot> with_blocks(const Snapshot& snapshot, const std::function<DType
     if (is_block(to)) {
       const Extent row = leaf.shape().back();
       const DType asked = std::exchange(to, fitting(to, row));
-      if (to != asked && report != nullptr) {
-        report->add(Report::What::quantized, leaf.path(),
-                    "as " + std::string(name(to)) + ": rows of " + std::to_string(row) + " are not whole blocks of " +
-                        std::string(name(asked)));
+      if (to != asked) {
+        add_kept(leaf, i,
+                 std::string(name(to)) + ", not " + std::string(name(asked)) + ": rows of " + std::to_string(row) +
+                     " elements, no multiple of " + std::to_string(block_size(asked).elements));
       }
     }
     if (is_block(to)) {
@@ -237,13 +250,27 @@ Result<Snapshot> with_blocks(const Snapshot& snapshot, const std::function<DType
       plain[i] = to;
     }
   }
-  return recoded(with_dtypes(snapshot, std::move(plain), {}), std::move(leaves));
+  const Snapshot made = recoded(with_dtypes(snapshot, std::move(plain), {}), std::move(leaves));
+  if (kept.empty()) return made;
+  auto data = derived_data(made);
+  for (auto& [number, text] : kept) set_mark(*data, number, kept_key, std::move(text));
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+}
+
+Snapshot with_kept_rows(const Snapshot& snapshot, Report& report) {
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    const std::string_view text = mark_of(leaf, kept_key);
+    // A later step may have given the leaf another dtype.
+    if (!text.empty() && text.substr(0, text.find(',')) == name(leaf.dtype()))
+      report.add(Report::What::kept, leaf.path(), text);
+  }
+  return without_mark(snapshot, kept_key);
 }
 
 }  // namespace detail
 
-Result<Snapshot> detail::quantize_as(const Snapshot& snapshot, const std::function<DType(const LeafView&)>& choose,
-                                     Report* report) {
+Result<Snapshot> detail::quantize_as(const Snapshot& snapshot, const Choose& choose, Report* report) {
   STELE_TRY_ASSIGN(Snapshot quantized, with_blocks(snapshot, choose, report));
   STELE_TRY(report_errors(quantized, report));
   return quantized;

@@ -1,17 +1,12 @@
+// Codes and scales of quantized weights that are not decoded.
 #include "snapshot/undecoded.hpp"
 
-#include <algorithm>
-#include <memory>
 #include <string>
 
-#include "snapshot/data.hpp"
+#include "snapshot/marks.hpp"
 
 namespace stele::inline v0::detail {
 namespace {
-
-bool is_marked(const LeafExtra& extra) {
-  return extra.annotations != nullptr && extra.annotations->contains(std::string(undecoded_key));
-}
 
 Error not_decoded(const LeafView& leaf, std::size_t others) {
   std::string text = "the tensor is a part of a quantized weight, whose scheme is not decoded";
@@ -27,18 +22,9 @@ Error not_decoded(const LeafView& leaf, std::size_t others) {
 
 }  // namespace
 
-std::string_view undecoded(const LeafView& leaf) noexcept {
-  const Annotations* const annotations = leaf.annotations();
-  if (annotations == nullptr) return {};
-  const auto found = annotations->find(std::string(undecoded_key));
-  const std::string* const scheme = found != annotations->end() ? found->second.as_string() : nullptr;
-  return scheme != nullptr ? std::string_view(*scheme) : std::string_view();
-}
+std::string_view undecoded(const LeafView& leaf) noexcept { return mark_of(leaf, undecoded_key); }
 
-bool has_undecoded(const Snapshot& snapshot) noexcept {
-  const auto& extras = snapshot.data()->extras;
-  return std::any_of(extras.begin(), extras.end(), is_marked);
-}
+bool has_undecoded(const Snapshot& snapshot) noexcept { return has_mark(snapshot, undecoded_key); }
 
 Status check_decoded(const LeafView& leaf) {
   if (undecoded(leaf).empty()) return {};
@@ -55,16 +41,6 @@ Status check_decoded(const Snapshot& snapshot) {
   return not_decoded(snapshot.leaf(first), count - 1);
 }
 
-Snapshot without_undecoded(const Snapshot& snapshot) {
-  if (!has_undecoded(snapshot)) return snapshot;
-  auto data = derived_data(snapshot);
-  for (LeafExtra& extra : data->extras) {
-    if (!is_marked(extra)) continue;
-    Annotations rest = *extra.annotations;
-    rest.erase(std::string(undecoded_key));
-    extra.annotations = rest.empty() ? nullptr : std::make_unique<const Annotations>(std::move(rest));
-  }
-  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
-}
+Snapshot without_undecoded(const Snapshot& snapshot) { return without_mark(snapshot, undecoded_key); }
 
 }  // namespace stele::inline v0::detail

@@ -1,7 +1,9 @@
+// Entries of a file that are not tensors of a known kind.
 #include "snapshot/unreadable.hpp"
 
 #include <string>
 
+#include "snapshot/marks.hpp"
 #include "stele/value.hpp"
 
 namespace stele::inline v0::detail {
@@ -22,10 +24,7 @@ std::uint32_t add_unreadable(SnapshotBuilder& builder, NodeName name, std::strin
 }
 
 std::string_view unreadable(const LeafView& leaf) noexcept {
-  if (leaf.dtype() != DType::opaque || leaf.annotations() == nullptr) return {};
-  const auto found = leaf.annotations()->find(std::string(unreadable_key));
-  const std::string* const reason = found != leaf.annotations()->end() ? found->second.as_string() : nullptr;
-  return reason != nullptr ? std::string_view(*reason) : std::string_view();
+  return leaf.dtype() == DType::opaque ? mark_of(leaf, unreadable_key) : std::string_view();
 }
 
 void add_unreadable_rows(const Snapshot& snapshot, Report& report) {

@@ -450,6 +450,31 @@ class Llama(unittest.TestCase):
             done = run("convert", self.folder.name, out, *words)
             self.assertIn("llama.cpp has no such precision", done[2].decode())
 
+    def test_matrices_of_another_dtype_have_rows(self):
+        short, wide = "rows of 16 elements, no multiple of", "q5_0, not q4_K: rows of 32 elements, no multiple of 256"
+        kept = "f32, not {}: llama.cpp keeps this tensor's precision"
+        for kind, precision, tensor, detail in (
+                ("llama", "q4_K", "blk.0.ffn_up.weight", f"f16, not q4_K: {short} 256"),
+                ("llama", "q4_K", "blk.0.ffn_down.weight", wide),
+                ("llama", "q8_0", "blk.0.ffn_up.weight", f"f16, not q8_0: {short} 32"),
+                ("llama", "q8_0", "blk.0.ffn_down.weight", None),
+                ("llama", "Q4_K_S", "blk.1.ffn_up.weight", f"f16, not q4_K: {short} 256"),
+                ("llama", "f16", "blk.0.ffn_up.weight", None),
+                ("mixtral", "q8_0", "blk.0.ffn_gate_inp.weight", kept.format("q8_0")),
+                ("mixtral", "Q8_0", "blk.0.ffn_gate_inp.weight", kept.format("Q8_0")),
+                ("mixtral", "f16", "blk.1.ffn_gate_inp.weight", kept.format("F16")),
+                ("mixtral", "f32", "blk.1.ffn_gate_inp.weight", None),
+                ("mixtral", "q4_K", "blk.1.ffn_down_exps.weight", wide),
+                ("gpt2", "q4_K", "position_embd.weight", kept.format("q4_K")),
+                ("gpt2", "Q4_K_M", "position_embd.weight", kept.format("Q4_K_M"))):
+            with self.subTest(f"{kind} {precision} {tensor}"), tempfile.TemporaryDirectory() as folder:
+                make_model(kind, folder)
+                out = Path(self.outputs.name) / "out.gguf"
+                for words in ([], ["--dry-run"]):
+                    rows = document("convert", folder, out, "--precision", precision, *words)["rows"]
+                    found = {r["path"]: r["detail"] for r in rows if r["what"] == "kept"}
+                    self.assertEqual(found.get(tensor), detail)
+
     def test_settings_that_llama_cpp_ignores_have_rows(self):
         for changes, row in (({"model_type": "mistral", "sliding_window": 32}, "sliding_window"),
                              ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "rope_type"),

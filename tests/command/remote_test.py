@@ -13,6 +13,7 @@ import unittest
 import urllib.parse
 from pathlib import Path
 
+import runs_test
 from support import STELE, run, safetensors, succeed
 
 
@@ -169,6 +170,35 @@ class RemoteTest(unittest.TestCase):
         # A rewrite of all of a model may replace it, as on this machine.
         status, _, err = self.stele("convert", "s3://bucket/old.stele", "s3://bucket/old.stele")
         self.assertEqual(status, 0, err)
+
+    def test_runs_in_a_store(self):
+        """Runs and steps, whole and as deltas × the commands."""
+        runs = runs_test.Runs("test_damage")
+        runs.setUp()
+        self.addCleanup(runs.doCleanups)
+        for file in Path(runs.folder.name).rglob("*"):
+            if file.is_file():
+                self.put(str(file.relative_to(runs.folder.name)), file)
+        forms = [("whole", 3), ("whole/step-00000001/", 1), ("deltas/", 3), ("deltas/step-00000003", 3)]
+        out = self.folder / "out.stele"
+        objects = dict(self.server.objects)
+        for path, number in forms:
+            url, same = "s3://bucket/" + path, runs.models[number]
+            base = "s3://bucket/deltas/step-00000002/parameters.stele"
+            for status, words in (
+                    (0, ["inspect", url]), (0, ["verify", url]), (0, ["diff", url, same]), (0, ["convert", url, out]),
+                    (0, ["diff", out, same]), (0, ["repair", url, self.folder / "r.stele"]),
+                    (0, ["extract", url, "w", "-o", self.folder / "w.npy"]), (0, ["embed", url, "-o", self.folder / "e.hpp"]),
+                    (0, ["delta", same, url, "-o", self.folder / "d.stele"]), (2, ["compact", url, url, "-o", out]),
+                    (2, ["apply", url, self.folder / "d.stele", "--in-place"]), (2, ["convert", same, url, "--to", "hub"]),
+                    (2 if path.startswith("deltas") else 0, ["convert", url, base])):
+                with self.subTest(words=words):
+                    found, _, err = self.stele(*words)
+                    self.assertEqual(found, status, err.decode())
+                    if status == 2:
+                        self.assertEqual(self.server.objects, objects)
+                    self.server.objects.clear()
+                    self.server.objects.update(objects)
 
     def test_an_endless_list_ends(self):
         status, _, err = self.stele("inspect", "hf://o/m")

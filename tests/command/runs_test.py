@@ -130,6 +130,79 @@ class Runs(InFolder):
             self.assertEqual(status, 2, err)
         self.assertEqual((self.whole / "step-00000003" / "parameters.stele").read_bytes(), before)
 
+    def test_the_bases_of_a_step_are_not_replaced(self):
+        """Each command that writes a model × the run and its newest step × each file of the steps before."""
+        other = self.models[1]
+        for path in (self.deltas, self.deltas / "step-00000003"):
+            for base in (1, 2):
+                out = self.deltas / f"step-{base:08}" / "parameters.stele"
+                before = out.read_bytes()
+                for words in (["convert", path, out], ["repair", path, out], ["merge", path, "-o", out],
+                              ["delta", other, path, "-o", out], ["embed", path, "-o", out],
+                              ["apply", path, self.delta(self.models[3]), "-o", out],
+                              ["extract", path, "w", "-o", out], ["report", path, "-o", out]):
+                    with self.subTest(words=words):
+                        status, _, err = run(*words)
+                        self.assertEqual(status, 2, err)
+                        self.assertEqual(out.read_bytes(), before)
+        # Other files of the folder that has the run are not inputs.
+        out = self.path("model.stele")
+        for _ in range(2):
+            succeed("convert", self.deltas, out)
+
+    def test_parts_of_a_run(self):
+        """Commands that write parts of a model, or take adapters."""
+        adapter = self.path("adapter")
+        adapter.mkdir()
+        safetensors(adapter / "adapter_model.safetensors",
+                    {f"base_model.model.m.lora_{which}.weight": ("F32", shape, floats(*[0.0] * 4))
+                     for which, shape in (("A", [1, 4]), ("B", [4, 1]))})
+        (adapter / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 1, "lora_alpha": 1}))
+        trained = self.path("trained")
+        self.step(trained, 1, self.matrix("matrix.stele"))
+        for path, number in self.inputs():
+            with self.subTest(path=path.name, folder=path.parent.name):
+                same = self.models[number]
+                for words, out in ((["split", path, self.path("p.stele")], self.path("p.top.stele")),
+                                   (["repair", path, self.path("r.stele")], self.path("r.stele"))):
+                    out.unlink(missing_ok=True)
+                    status, _, err = run(*words)
+                    self.assertEqual(status, 0, err)
+                    self.assertIn(b"lost: (file): the metrics of the step", err)
+                    self.assertEqual(run("diff", out, same)[0], 0)
+        for path in (trained, trained / "step-00000001"):
+            for action in ("merge", "unmerge"):
+                succeed("lora", action, path, adapter, "-o", self.path("merged.stele"))
+                self.assertEqual(run("diff", self.path("merged.stele"), self.path("matrix.stele"))[0], 0)
+
+    def matrix(self, name):
+        plain = safetensors(self.path("plain.safetensors"), {"m.weight": ("F32", [4, 4], floats(*[0.5] * 16))})
+        succeed("convert", plain, self.path(name))
+        return self.path(name)
+
+    def test_commands_that_need_another_file_say_so(self):
+        model, out = self.models[1], self.path("out.stele")
+        for path in (self.deltas, self.deltas / "step-00000002"):
+            for words, message in (
+                    (["compact", path, path, "-o", out], "a step is a whole model; the delta of a step is a file in its folder"),
+                    (["apply", model, path, "-o", out], "a step is a whole model; the delta of a step is a file in its folder"),
+                    (["apply", path, self.path("d2.stele"), "--in-place"], "a folder cannot be changed in place"),
+                    (["tags", path], "only archives have tags"),
+                    (["import", path, self.path("out.zip")], "stele convert reads the tensors of folders"),
+                    (["lora", "merge", model, path, "-o", out], "adapter_config.json"),
+                    (["convert", model, path], "no format has this extension"),
+                    (["convert", model, path, "--to", "hub"], "save to another path"),
+                    (["inspect", path / "manifest.json"], "open its folder" if "step" in path.name else "cannot open")):
+                with self.subTest(words=words):
+                    status, _, err = run(*words)
+                    self.assertEqual(status, 2, err)
+                    self.assertIn(message, err.decode())
+        # The files of two steps are deltas that follow each other.
+        parts = [self.deltas / f"step-{step:08}" / "parameters.stele" for step in (2, 3)]
+        succeed("compact", *parts, "-o", self.path("both.stele"))
+        succeed("apply", model, self.path("both.stele"), "-o", out)
+        self.assertEqual(run("diff", out, self.models[3])[0], 0)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -127,6 +127,17 @@ def test_precision(file: stele.File) -> None:
     assert [tensor.dtype_name for tensor in mixed.values()] == ["q4_K", "f32"]
 
 
+def test_tensors_of_another_dtype_have_rows(tmp_path: Path) -> None:
+    path = tmp_path / "narrow.stele"
+    stele.save({"m": np.ones((2, 96), np.float32)}, path)
+    for precision, kept in (("q4_K", ["m"]), ("q8_0", []), ("f16", [])):
+        made = transforms.precision(stele.open(path), precision)
+        assert stele.save(made, tmp_path / "a.gguf").paths("kept") == kept
+        for dry_run in (True, False):
+            report = stele.convert(path, tmp_path / "b.gguf", precision=precision, dry_run=dry_run)
+            assert report.paths("kept") == kept
+
+
 def test_quantize_and_dequantize(file: stele.File) -> None:
     quantized, report = transforms.quantize(file, 8, "enc.0.w")
     assert report.paths("quantized") == ["enc.0.w"]

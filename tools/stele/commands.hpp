@@ -224,8 +224,9 @@ Result<Snapshot> quantized(const Snapshot& parameters, const Convert& options, c
                            PrecisionSpec& spec, Report& rows);
 
 /// Applies `precision` of `options` to a model that llama_cpp::from_hub() made, whose vectors and norms stay f32.
-/// Errors: invalid_argument (a precision that llama.cpp does not have), those of quantize_gguf().
-Result<Snapshot> quantized_for_llama_cpp(const Snapshot& model, const Convert& options);
+/// Adds rows for matrices that keep f32. Errors: invalid_argument (a precision that llama.cpp does not have), those of
+/// quantize_gguf().
+Result<Snapshot> quantized_for_llama_cpp(const Snapshot& model, const Convert& options, Report& rows);
 
 /// Writes a snapshot to a file of any format and reports losses. Sets `path` to the path of the file.
 struct Target {

@@ -394,7 +394,7 @@ Result<Report> write(const Convert& options, const Model& model, const Destinati
     STELE_TRY_ASSIGN(language_model, for_llama_cpp(options, model, result.parameters, content.losses));
   }
   if (language_model) {
-    STELE_TRY_ASSIGN(result.parameters, quantized_for_llama_cpp(*language_model, options));
+    STELE_TRY_ASSIGN(result.parameters, quantized_for_llama_cpp(*language_model, options, content.losses));
   } else {
     STELE_TRY_ASSIGN(result.parameters, quantized(result.parameters, options, *to.format, precision, content.losses));
   }

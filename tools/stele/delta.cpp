@@ -19,7 +19,10 @@ LoadOptions reading(const Terminal& terminal, Progress& progress) {
 Result<Snapshot> open_delta(const std::string& file, const Terminal& terminal) {
   STELE_TRY_ASSIGN(Model model, open_model(file, {}, terminal.common().threads));
   if (delta_info(model.snapshot)) return std::move(model.snapshot);
-  return Error(Errc::invalid_argument, "the file is not a delta of weights").file(file).hint("stele delta makes one");
+  return Error(Errc::invalid_argument, "the file is not a delta of weights")
+      .file(file)
+      .hint(model.format->name() == "steps" ? "a step is a whole model; the delta of a step is a file in its folder"
+                                            : "stele delta makes one");
 }
 
 Error in_file(Error error, const std::string& file) {

@@ -137,7 +137,7 @@ Result<int> import_model(const Import& options, Terminal& terminal) {
   if (model.graph->operations.empty() && model.graph->outputs.empty()) {
     return Error(Errc::missing, "the model has no graph").file(options.in).hint("stele convert writes its tensors");
   }
-  note_input(options.in, model.parameters);
+  note_input(options.in, nullptr, model.parameters);
   STELE_TRY_ASSIGN(const std::string out, output_path(*format, options.out));
   STELE_TRY(check_output(out));
   STELE_TRY(check_losses(options.allow_loss, losses));

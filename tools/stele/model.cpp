@@ -47,7 +47,7 @@ constexpr std::uint64_t max_names_bytes = std::uint64_t{64} << 20;
 /// Maximum size of a model on standard input (64 GiB): it is kept in memory.
 constexpr std::uint64_t max_stream_bytes = std::uint64_t{64} << 30;
 
-/// A model that the command reads: its path or URL, and other files that its tensors or names are in.
+/// A model that the command reads: its path or URL, and other files and folders that its tensors or names are in.
 struct Read {
   std::string path;
   std::set<std::string> others;
@@ -59,7 +59,24 @@ std::vector<Read>& all_read() {
   return all;
 }
 
-void remember(Read& read, const Snapshot& snapshot) {
+/// Returns the run of a step's folder; an empty string for the folder of a run.
+std::string run_of_step(std::string path) {
+  const auto source = open_input(path, {});
+  const auto step = source ? (*source)->bundle()->contains("manifest.json") : source.error();
+  if (!step || !*step) return {};
+  if (!detail::is_url(path)) {
+    std::error_code failed;
+    const auto run = std::filesystem::canonical(path_of(path), failed).parent_path().generic_u8string();
+    return failed ? std::string() : std::string(run.begin(), run.end());
+  }
+  while (path.ends_with('/')) path.pop_back();
+  return path.substr(0, path.rfind('/'));
+}
+
+void remember(Read& read, const Format* format, const Snapshot& snapshot) {
+  if (format != nullptr && format->name() == "steps") {  // the step may be a delta of other steps
+    if (std::string run = run_of_step(read.path); !run.empty()) read.others.insert(std::move(run));
+  }
   const Source* last = nullptr;
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const auto place = snapshot.leaf(i).location();
@@ -273,7 +290,7 @@ Result<Model> open_model(const std::string& path, const Opening& opening, unsign
   STELE_TRY_ASSIGN(const LoadOptions options, load_options(opening, threads));
   STELE_TRY_ASSIGN(std::shared_ptr<const Format> format, input_format(path, opening, options));
   STELE_TRY_ASSIGN(Snapshot snapshot, open(*format, input_of(path), options));
-  remember(all_read()[number], snapshot);
+  remember(all_read()[number], format.get(), snapshot);
   if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
   if (opening.raw) snapshot = raw_codes(snapshot);
   if (!opening.part.empty()) {
@@ -298,16 +315,16 @@ void forget_models() {
   opened_urls().clear();
 }
 
-void note_input(const std::string& path, const Snapshot& snapshot) {
+void note_input(const std::string& path, const Format* format, const Snapshot& snapshot) {
   all_read().push_back({path, {}});
-  remember(all_read().back(), snapshot);
+  remember(all_read().back(), format, snapshot);
 }
 
 Overlap overlap_of(const std::string& out) {
   for (const Read& read : all_read()) {
     if (same_file(read.path, out)) return Overlap::whole;
     const bool other = std::any_of(read.others.begin(), read.others.end(), [&](const std::string& file) {
-      return same_file(file, out) || is_below(file, out);
+      return same_file(file, out) || is_below(file, out) || is_below(out, file);
     });
     if (other || is_below(out, read.path) || is_below(read.path, out)) return Overlap::part;
   }

@@ -71,8 +71,8 @@ std::string shown_path(const std::string& path);
 void watch_interrupts(const std::function<bool()>& also = {});
 /// Forgets them, for another command in this process.
 void forget_models();
-/// Remembers the files of a model that is opened otherwise.
-void note_input(const std::string& path, const Snapshot& snapshot);
+/// Remembers the files of a model that is opened otherwise. `format` may be null.
+void note_input(const std::string& path, const Format* format, const Snapshot& snapshot);
 /// Returns the snapshot with tensors of blocks as f32. Leaves keep their numbers.
 Result<Snapshot> with_numbers(const Snapshot& snapshot);
 /// Returns the load options for `opening`: the layout of its names. Errors: those of reading them.

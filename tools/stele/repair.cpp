@@ -19,9 +19,9 @@ Result<Recovered> open_damaged(const Repair& options, Report& losses, unsigned t
   STELE_TRY_ASSIGN(const LoadOptions reading, load_options(opening, threads));
   STELE_TRY_ASSIGN(auto format, input_format(options.in, opening, reading));
   STELE_TRY_ASSIGN(Recovered recovered, recover(*format, input_of(options.in), reading));
-  note_input(options.in, recovered.snapshot);
+  note_input(options.in, format.get(), recovered.snapshot);
   for (const std::string& names : {opening.names, opening.parameters}) {
-    if (!names.empty()) note_input(names, {});
+    if (!names.empty()) note_input(names, nullptr, {});
   }
   const Model model{options.in, std::move(format), recovered.snapshot};
   const auto tags = losses_of_tags(model, opening);

@@ -1,6 +1,7 @@
 #include "commands.hpp"
 
 #include <stele/composite.hpp>
+#include <stele/pattern.hpp>
 #include <stele/precision/blocks.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
@@ -87,7 +88,7 @@ Result<Snapshot> at_precision(const Snapshot& snapshot, const std::string& name,
   if (!(spec == PrecisionSpec())) STELE_TRY(detail::check_decoded(snapshot));
   if (spec.block_rules.empty()) return with_precision(snapshot, spec, rules);
   STELE_TRY_ASSIGN(Snapshot blocks, quantize_blocks(snapshot, spec.block_rules, &report));
-  if (report.count(Report::What::quantized) != 0) return blocks;
+  if (report.count(Report::What::quantized) + report.count(Report::What::kept) != 0) return blocks;
   return Error(Errc::invalid_argument, "no tensor can have this precision, which is of matrices of floats").found(name);
 }
 
@@ -136,7 +137,7 @@ Result<Snapshot> quantized(const Snapshot& parameters, const Convert& options, c
   return quantize_weights(floats, scheme, &rows);
 }
 
-Result<Snapshot> quantized_for_llama_cpp(const Snapshot& model, const Convert& options) {
+Result<Snapshot> quantized_for_llama_cpp(const Snapshot& model, const Convert& options, Report& rows) {
   const auto refused = [](const char* what, const std::string& found) {
     return Error(Errc::invalid_argument, "llama.cpp has no such precision")
         .expected("f32, f16, bf16, blocks such as q8_0, or a mixture such as Q4_K_M")
@@ -159,6 +160,14 @@ Result<Snapshot> quantized_for_llama_cpp(const Snapshot& model, const Convert& o
                              {"*.ffn_gate_inp.weight", DType::f32},
                              {"position_embd.weight", DType::f32},
                              spec.block_rules[0]};
+  const auto kept = std::span(rules).first(std::size(rules) - 1);
+  for (std::size_t i = 0; i < model.leaf_count(); ++i) {
+    const LeafView leaf = model.leaf(i);
+    const std::string path = leaf.path();
+    const auto keeps = [&](const BlockRule& rule) { return matches(rule.pattern, path); };
+    if (leaf.shape().size() < 2 || std::none_of(kept.begin(), kept.end(), keeps)) continue;
+    rows.add(Report::What::kept, path, "f32, not " + name + ": llama.cpp keeps this tensor's precision");
+  }
   return quantize_blocks(model, rules);
 }
 

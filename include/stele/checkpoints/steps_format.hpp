@@ -13,8 +13,9 @@ namespace stele::inline v0 {
 /// are deltas of others, from the folder that has these, and runs in stores. Checks the sizes of a step's files; their
 /// checksums only in verify(). A note tells the step, and a run's newer steps that are not complete. `open()` returns
 /// the parameters, `open_checkpoint()` all parts; the metrics and the state of the step are listed as left out. Only
-/// reads. Errors of open: not_found (a run without a complete step), unsupported (a format that is not in the list),
-/// invalid_argument (the folder of a step has another name), those of the step's files.
+/// reads. register_formats() of stele/recorders/any.hpp makes open() and load() find runs and steps. Errors of open:
+/// not_found (a run without a complete step), unsupported (a format that is not in the list), invalid_argument (the
+/// folder of a step has another name), those of the step's files.
 class STELE_EXPORT StepsFormat final : public CheckpointFormat {
  public:
   /// `formats`: those that steps may be saved in, such as formats(); they must outlive the format.

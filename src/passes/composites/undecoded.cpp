@@ -14,6 +14,7 @@
 
 #include "passes/composites/recogniser.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/marks.hpp"
 #include "snapshot/undecoded.hpp"
 #include "stele/quantize.hpp"
 
@@ -287,16 +288,7 @@ Snapshot with_undecoded(const Snapshot& snapshot, const Value& config) {
   auto data = derived_data(snapshot);
   if (none) data->notes.push_back("the configuration names the quantization " + scheme + ", but no tensor has codes");
   for (std::size_t i = 0; i < schemes.size(); ++i) {
-    if (schemes[i].empty()) continue;
-    LeafData& leaf = data->leaves[i];
-    if (leaf.extra == no_index) {
-      leaf.extra = static_cast<std::uint32_t>(data->extras.size());
-      data->extras.emplace_back();
-    }
-    LeafExtra& extra = data->extras[leaf.extra];
-    Annotations all = extra.annotations != nullptr ? *extra.annotations : Annotations();
-    all.insert_or_assign(std::string(undecoded_key), Value(schemes[i]));
-    extra.annotations = std::make_unique<const Annotations>(std::move(all));
+    if (!schemes[i].empty()) set_mark(*data, i, undecoded_key, schemes[i]);
   }
   add_notes(snapshot, schemes, data->notes);
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));

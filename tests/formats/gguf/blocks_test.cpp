@@ -259,8 +259,9 @@ TEST_CASE("blocks: rows that are not whole blocks get the nearest dtype") {
   };
   Report report;
   CHECK(dtype_of(DType::q4_k, 96, &report) == DType::q5_0);
-  REQUIRE(report.count(Report::What::quantized) == 4);
-  CHECK(std::string(report[0].detail) == "as q5_0: rows of 96 are not whole blocks of q4_K");
+  CHECK(report.count(Report::What::quantized) == 2);  // one for each layer
+  REQUIRE(report.count(Report::What::kept) == 2);
+  CHECK(std::string(report[0].detail) == "q5_0, not q4_K: rows of 96 elements, no multiple of 256");
   CHECK(dtype_of(DType::q5_k, 96) == DType::q5_1);
   CHECK(dtype_of(DType::q6_k, 96) == DType::q8_0);
   CHECK(dtype_of(DType::q2_k, 96) == DType::q4_0);
@@ -308,6 +309,9 @@ struct Block {
   Attention attn_q, attn_v, attn_output, ffn_down, ffn_up;
   std::map<std::string, std::vector<float>> attn_norm;
   STELE_MODULE(Block, attn_q, attn_v, attn_output, ffn_down, ffn_up, attn_norm)
+};
+struct Named {
+  std::map<std::string, Attention> blk;
 };
 struct Llama {
   std::vector<Block> blk;
@@ -358,6 +362,52 @@ TEST_CASE("blocks: mixtures of llama-quantize") {
   const auto unknown = quantize_gguf(plain, "q4_K_M");
   REQUIRE(!unknown);
   CHECK(unknown.error().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("blocks: a save reports each matrix that has another dtype than the one asked for") {
+  struct Row {
+    std::string_view name;
+    std::size_t columns;
+    std::string_view asked, kept;  // a dtype or a mixture; the row's detail, empty for none
+  };
+  constexpr Row rows[] = {
+      {"ffn_up", 256, "q4_K", ""},
+      {"ffn_up", 96, "q4_K", "q5_0, not q4_K: rows of 96 elements, no multiple of 256"},
+      {"ffn_up", 40, "q4_K", "f16, not q4_K: rows of 40 elements, no multiple of 256"},
+      {"ffn_up", 40, "q8_0", "f16, not q8_0: rows of 40 elements, no multiple of 32"},
+      {"ffn_up", 256, "Q4_K_S", ""},
+      {"ffn_up", 96, "Q4_K_S", "q5_0, not q4_K: rows of 96 elements, no multiple of 256"},
+      {"ffn_gate_inp", 256, "Q4_K_S", "f32, not Q4_K_S: llama.cpp keeps this tensor's precision"},
+      {"ffn_gate_inp", 256, "F16", "f32, not F16: llama.cpp keeps this tensor's precision"},
+      {"ffn_gate_inp", 256, "F32", ""},
+      {"ffn_up", 96, "F16", ""},
+  };
+  for (const auto& [matrix, columns, asked, kept] : rows) {
+    CAPTURE(matrix);
+    CAPTURE(columns);
+    CAPTURE(asked);
+    Named model;
+    model.blk[std::string(matrix)] = {Tensor<float, 2>({2, columns}, std::vector<float>(2 * columns, 1.0F))};
+    const Snapshot floats_ = snapshot_of(model).value();
+    std::vector<BlockRule> rule;
+    for (const DType dtype : every_block) {
+      if (name(dtype) == asked) rule.push_back({"*", dtype});
+    }
+    const Snapshot quantized = (rule.empty() ? quantize_gguf(floats_, asked) : quantize_blocks(floats_, rule)).value();
+    for (const bool dry_run : {false, true}) {
+      CAPTURE(dry_run);
+      SaveOptions options;
+      options.dry_run = dry_run;
+      BufferSink sink;
+      const Report report = GgufRecorder<>().save(quantized, sink, options).value();
+      REQUIRE(report.count(Report::What::kept) == (kept.empty() ? 0U : 1U));
+      if (!kept.empty()) CHECK(report[0].detail == kept);
+      if (!kept.empty()) CHECK(report[0].path == "blk." + std::string(matrix) + ".weight");
+    }
+    BufferSink sink;
+    const Snapshot again = with_precision(dequantize(quantized).value(), PrecisionSpec{DType::f64});
+    CHECK(GgufRecorder<>().save(again, sink).value().count(Report::What::kept) == 0);
+  }
 }
 
 }  // namespace blocks_test

@@ -119,6 +119,21 @@ TEST_CASE("keras: weights in several files, with an index") {
   check(good(stele::open(folder + "m.weights.json")));
   check(good(Hdf5Recorder<>().open(folder + "m.weights.json")));
   const std::string index = read_text(folder + "m.weights.json");
+  {  // The folder alone: which file to open.
+    const TempDir dir;
+    const auto copy = [&](const std::string& from, const std::string& to) {
+      write_text(dir / to, read_text(folder + from));
+    };
+    copy("m_00000.weights.h5", "m-00001-of-00002.h5");
+    const auto error = [&] { return stele::open(dir.path()).error(); };
+    CHECK(error().found() != "m.weights.json");
+    copy("m.weights.json", "m.weights.json");
+    write_text(dir / "config.json", "{\"model_type\": \"llama\"}");
+    CHECK(error().found() == "m.weights.json");
+    CHECK(error().hint().ends_with("/m.weights.json"));
+    copy("m.weights.json", "n.weights.json");
+    CHECK(error().found() == "m.weights.json, n.weights.json");
+  }
   const std::string first = "m_00000.weights.h5", second = "m_00001.weights.h5";
   CHECK(index.find("[\n            \"" + second + "\",\n") != index.npos);  // a layer in two files
   const auto with = [&](const std::string& changed) {
