@@ -370,13 +370,17 @@ class Checker:
         return found, faults
 
 
+def without_version(compared):
+    return re.sub(r"^(\w+) [\w.]+", r"\1", compared)
+
+
 def check(folder, stele, record):
     table, failed, compared = rows(), 0, 0
     for row in table:
         path = folder / "files" / row["archive"] / row["member"]
         found, faults = Checker(stele).check(path, folder / "files" / row["twin"] if row["twin"] else None)
         compared += bool(found["compared"])
-        if found["compared"] is None:
+        if found["compared"] is None or (not record and without_version(found["compared"]) == without_version(row["compared"])):
             found["compared"] = row["compared"]
         if record:
             row.update(found)
