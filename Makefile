@@ -23,7 +23,7 @@
 #   make static               the command stele as one static file, to copy to other machines
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
 #                             packaging-smoke: each component installed, and one program with the Debian packages
-#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module
+#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
 #   make packages             check the recipes of packaging/ for package managers (installs their tools); FORMATS="stele;gguf":
@@ -75,6 +75,8 @@
 #   make products             files of every pair of dimensions of a format, both ways against the format's own program, with
 #                             the environments of interop-NAME; products-NAME: of one format (UPDATE=--update writes the digests)
 #   make interop              check files against other programs (Python, in build/interop)
+#   make strangers            model files that 52 packages of other projects ship: fetched, opened, converted, and compared with
+#                             their frameworks (1.2 GB, in build/strangers; TORCH=1: also with PyTorch, 6 GB)
 #   make format format-check tidy deps clean
 
 JOBS ?= 2
@@ -96,7 +98,7 @@ endef
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
 .PHONY: fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products
-.PHONY: format format-check tidy clean remote bench-remote
+.PHONY: format format-check tidy clean remote bench-remote strangers
 
 deps:
 	@tools/deps.sh all
@@ -230,7 +232,7 @@ packaging packaging-smoke: deb
 	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
-weekly: packaging packages mpi python-asan libcxx module
+weekly: packaging packages mpi python-asan libcxx module strangers
 
 abi: deps
 	$(call build,deb,stele)
@@ -463,6 +465,15 @@ SLIME_PYTHON ?= python3
 interop-slime: deps
 	$(call build,release,stele_command)
 	$(SLIME_PYTHON) tests/interop/slime.py build/release/tools/stele/stele "$(SLIME)"
+
+build/strangers/venv/installed: tests/strangers/requirements.txt $(if $(TORCH),tests/python/torch.txt)
+	$(call venv,,$(addprefix -r ,$^))
+strangers: deps build/strangers/venv/installed
+	@npm --version >/dev/null || { echo "make strangers: wants npm" >&2; exit 1; }
+	@tools/deps.sh dl4j
+	$(call build,dev,stele_command)
+	build/strangers/venv/bin/python tests/strangers/strangers.py fetch build/strangers
+	build/strangers/venv/bin/python tests/strangers/strangers.py check build/strangers build/dev/tools/stele/stele
 
 build/remote/venv/installed: tests/remote/interop/requirements.txt
 	$(venv)

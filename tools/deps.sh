@@ -5,7 +5,7 @@
 #   tools/deps.sh all         also packages of tests, fuzzing and CI
 #   tools/deps.sh torch       additional packages of `make torch` and `make interop-pytorch`
 #   tools/deps.sh mpi         additional packages of `make mpi`
-#   tools/deps.sh dl4j        additional packages of `make interop-dl4j`
+#   tools/deps.sh dl4j        additional packages of `make interop-dl4j` and `make strangers`
 #   tools/deps.sh api         packages of `make api`
 #   tools/deps.sh embedded    additional packages of `make embedded`
 #   tools/deps.sh browser     packages of `make report-test`

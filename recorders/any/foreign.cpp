@@ -107,6 +107,26 @@ bool is_cntk(std::string_view head) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
 }
 
+/// fastText: its magic number and version (FASTTEXT_FILEFORMAT_MAGIC_INT32 and FASTTEXT_VERSION in fasttext.cc).
+bool is_fasttext(std::string_view head) {
+  using namespace std::string_view_literals;
+  return head.size() >= 8 && head.starts_with("\xba\x16\x4f\x2f"sv) && head[4] <= 12 && head.substr(5, 3) == "\0\0\0"sv;
+}
+/// TensorFlow.js: a model.json, or a list of groups of weights (the weights manifest).
+bool is_tfjs(std::string_view head) {
+  std::string_view text = begin_of(head);
+  if (text.starts_with('['))
+    return begins_object(text.substr(1), "\"weights\":[") || begins_object(text.substr(1), "\"paths\":[");
+  return begins_object(text, "\"format\":\"layers-model\"") || begins_object(text, "\"format\":\"graph-model\"") ||
+         begins_object(text, "\"modelTopology\":") || begins_object(text, "\"weightsManifest\":");
+}
+bool is_compressed(std::string_view head) {
+  using namespace std::string_view_literals;
+  constexpr std::string_view bzip2_block = "\x31\x41\x59\x26\x53\x59";
+  return head.starts_with("\x1f\x8b\x08"sv) || head.starts_with("\x04\x22\x4d\x18"sv) ||
+         head.starts_with("\xfd\x37zXZ\0"sv) || (head.starts_with("BZh") && head.substr(4).starts_with(bzip2_block));
+}
+
 bool is_lfs_pointer(std::string_view head) { return head.starts_with(lfs_pointer_begin); }
 bool is_web_page(std::string_view head) {
   const std::string_view text = begin_of(head);
@@ -123,9 +143,10 @@ bool is_error_body(std::string_view head) {
   return std::any_of(std::begin(keys), std::end(keys), [&](std::string_view key) { return begins_with(text, key); });
 }
 
-/// Returns true for a JSON object that is no document of a format: its first key is another one.
+/// Returns true for JSON that is no document of a format: a list of objects, or an object whose first key is another.
 bool is_other_json(std::string_view head) {
   std::string_view text = begin_of(head);
+  if (text.starts_with('[')) return begin_of(text.substr(1)).starts_with('{');
   if (!text.starts_with('{')) return false;
   text = begin_of(text.substr(1));
   const std::size_t end = text.find('"', 1);
@@ -144,16 +165,18 @@ constexpr std::string_view mnn_extensions[] = {".mnn"};
 constexpr std::string_view tnn_extensions[] = {".tnnproto", ".tnnmodel"};
 constexpr std::string_view cntk_extensions[] = {".dnn", ".cntk"};
 
+constexpr std::string_view fasttext_extensions[] = {".ftz"};
+constexpr std::string_view paddle_program_extensions[] = {".pdmodel"};
+
 constexpr std::string_view sklearn_model = "a scikit-learn model: its estimators are out of scope";
 constexpr std::string_view xgboost_model = "an XGBoost model: tree models are out of scope";
 constexpr std::string_view lightgbm_model = "a LightGBM model: tree models are out of scope";
 
 constexpr Foreign foreign[] = {
-    {lfs_pointer_text, {}, is_lfs_pointer, never, Errc::unsupported},
-    {"an HTML or XML page: the download has failed", {}, is_web_page, never, Errc::unsupported},
-    {"a JSON error message: the download has failed", {}, never, is_error_body, Errc::unsupported},
-    {"weights of a graph of pnnx: open the file .ncnn.param that pnnx writes beside it", pnnx_extensions, never, never,
-     Errc::unsupported},
+    {lfs_pointer_text, {}, is_lfs_pointer, never},
+    {"an HTML or XML page: the download has failed", {}, is_web_page, never},
+    {"a JSON error message: the download has failed", {}, never, is_error_body},
+    {"weights of a graph of pnnx: open the file .ncnn.param that pnnx writes beside it", pnnx_extensions, never, never},
     {xgboost_model, xgboost_extensions, is_xgboost, is_xgboost_pickle},
     {lightgbm_model, {}, is_lightgbm, is_lightgbm_pickle},
     {"a joblib file; numpy.savez writes its arrays", joblib_extensions, is_joblib, never},
@@ -165,12 +188,15 @@ constexpr Foreign foreign[] = {
     {"a TensorFlow file; import_tensorflow() of stele/import.hpp reads its graph with the weights",
      tensorflow_extensions, never, is_tensorflow},
     {"a Python pickle of other objects than arrays; safetensors.numpy.save_file writes its arrays", pickle_extensions,
-     never, is_pickle},
+     never, is_pickle, Errc::bad_magic},
+    {"a fastText model: its vectors of words and subwords are out of scope", fasttext_extensions, is_fasttext, never},
+    {"a TensorFlow.js model: its format is out of scope; convert its source model instead", {}, never, is_tfjs},
+    {"a program of Paddle: open the file .pdiparams with its parameters", paddle_program_extensions, never, never},
+    {"a file compressed by gzip, LZ4, xz or bzip2: decompress it first", {}, never, is_compressed, Errc::bad_magic},
     {"a JSON file that is not a model, such as a configuration: open its folder, or the file with the weights",
      {},
      never,
-     is_other_json,
-     Errc::unsupported},
+     is_other_json},
 };
 
 #ifdef STELE_ZIP

@@ -16,8 +16,8 @@ struct Foreign {
   /// recognizes the file.
   bool (*certain)(std::string_view head);
   bool (*likely)(std::string_view head);
-  /// Errc::unsupported for files that are not models, regardless of their names.
-  Errc code = Errc::bad_magic;
+  /// Errc::bad_magic if a file's name may show that a format has it after all.
+  Errc code = Errc::unsupported;
 };
 
 /// Returns the kind to which the path's extension belongs, or null.

@@ -116,6 +116,8 @@ Status Tensors::alias(std::string_view name, std::uint32_t node) {
 
 void Tensors::note(std::string text) { builder_.data().notes.push_back(std::move(text)); }
 
+void Tensors::leave_out(std::string part) { builder_.data().left_out.push_back(std::move(part)); }
+
 Result<Snapshot> Tensors::finish() {
   STELE_TRY(sort_names(builder_));
   builder_.set_capacity(std::min(bytes_, source_->size()));

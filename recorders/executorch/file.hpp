@@ -71,6 +71,8 @@ class Tensors {
   /// Adds a further name of a node.
   Status alias(std::string_view name, std::uint32_t node);
   void note(std::string text);
+  /// Lists a part of the file that is not read; a save reports it as lost.
+  void leave_out(std::string part);
   Status take(std::uint64_t bytes);
   /// Adds bytes of the file to those that the tensors have.
   void count(std::uint64_t bytes) { bytes_ += bytes; }

@@ -10,6 +10,7 @@
 
 #include "file.hpp"
 #include "json/json.hpp"
+#include "snapshot/data.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/executorch.hpp"
 
@@ -36,6 +37,7 @@ class PteReader {
     STELE_TRY(in_.status());
     for (std::uint64_t i = 0; i < plans.size; ++i) {
       const fb::Table plan = in_.table(plans, i);
+      has_operators_ = has_operators_ || in_.vector(plan, 5, 4).size != 0;
       const fb::Vector values = in_.vector(plan, 2, 4), delegates = in_.vector(plan, 7, 4);
       STELE_TRY(in_.status());
       for (std::uint64_t v = 0; v < values.size; ++v) {
@@ -58,6 +60,7 @@ class PteReader {
       tensors_.note("the data of " + std::to_string(external_) + " tensors of the program are in a .ptd file");
     }
     STELE_TRY(in_.status());
+    if (has_operators_) tensors_.leave_out(std::string(program_part));
     return tensors_.finish();
   }
 
@@ -175,7 +178,8 @@ class PteReader {
   std::unordered_set<std::string> names_;
   std::unordered_map<std::string, std::uint64_t> repeated_;  // names with their last number
   std::map<std::string, std::uint64_t> delegates_;           // number of delegates by id
-  std::uint64_t external_ = 0;                               // tensors whose data are in another file
+  bool has_operators_ = false;
+  std::uint64_t external_ = 0;  // tensors whose data are in another file
 };
 
 }  // namespace

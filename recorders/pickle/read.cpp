@@ -49,7 +49,7 @@ class Tree {
     const Ref root = objects_.root();
     const Unwrapped alone = arrays_.unwrapped(root);
     if (alone.object != no_ref) path_ = alone_;
-    if (alone.object == no_ref && is_plain(root)) return Values::wrong(objects_, root, "arrays");
+    if (alone.object == no_ref && !is_container(root)) return Values::wrong(objects_, root, "arrays");
     STELE_TRY(add(root, false, 0));
     STELE_TRY(sort_names(to_));
     to_.keep(source_);
@@ -61,14 +61,13 @@ class Tree {
   // ---- kinds of objects
 
   static Error full() { return Values::full(); }
-  bool is_plain(Ref r) const { return objects_.kind(r) <= Kind::bytes; }
+  bool is_container(Ref r) const { return objects_.kind(r) >= Kind::list && objects_.kind(r) <= Kind::set; }
 
   enum Answer : std::uint8_t { unknown, no, yes, asked };
   /// Returns true if a container has an array at any level. Remembers the answer, because containers may be shared.
   Result<bool> has_array(Ref r, int depth) {
     if (arrays_.unwrapped(r).object != no_ref) return true;
-    const Kind kind = objects_.kind(r);
-    if (kind < Kind::list || kind > Kind::set) return false;
+    if (!is_container(r)) return false;
     if (has_array_.empty()) {
       if (!memory_.take(objects_.size())) return full();
       has_array_.resize(objects_.size());
@@ -108,7 +107,7 @@ class Tree {
     STELE_TRY_ASSIGN(const bool arrays, has_array(r, depth));
     const Kind kind = objects_.kind(r);
     if (kind == Kind::dict && !objects_.items(r).empty()) return add_dict(r, paddle, depth);
-    if (arrays) {
+    if (arrays || path_.empty()) {  // the members of the whole pickle's list are named even if they are values
       const auto items = objects_.items(r);
       for (std::size_t i = 0; i < items.size(); ++i) {
         const PathPart below(path_, std::to_string(i));
@@ -116,7 +115,6 @@ class Tree {
       }
       return {};
     }
-    if (path_.empty()) return {};  // an empty container alone
     STELE_TRY_ASSIGN(Value value, values_.value(r));
     STELE_TRY(take_node());
     to_.value(to_.intern(path_), std::move(value));
@@ -310,6 +308,25 @@ class Tree {
   std::uint64_t bytes_ = 0;
 };
 
+/// The module of the class that precedes each array of joblib. The array's bytes follow, between the operations.
+constexpr std::string_view joblib_module = "joblib.numpy_pickle";
+
+/// Maximum distance between the name of that class and the operation that fails (64 KiB).
+constexpr std::uint64_t max_joblib_distance = 64 << 10;
+
+/// Returns the error of a pickle whose operations cannot be read: for a file of joblib, an error that names it.
+Error not_operations(Error error, const Source& source) {
+  if (error.code() != Errc::malformed && error.code() != Errc::unsupported) return error;
+  if (!error.offset() || *error.offset() > source.size()) return error;
+  const std::uint64_t size = std::min(*error.offset(), max_joblib_distance);
+  std::string before(static_cast<std::size_t>(size), '\0');
+  const Status read = source.read_at(*error.offset() - size, std::as_writable_bytes(std::span(before)));
+  if (!read || before.find(joblib_module) == before.npos) return error;
+  return Error(Errc::unsupported, "the pickle has arrays of joblib between its operations")
+      .file(source.name())
+      .hint("load it with joblib, and save a dict of arrays with numpy.savez");
+}
+
 }  // namespace
 }  // namespace detail::numpy_pickle
 
@@ -334,7 +351,9 @@ Result<Snapshot> PickleFormat::open(SourcePtr source, const OpenContext& context
   return detail::guarded(source->name(), [&]() -> Result<Snapshot> {
     detail::IndexBudget memory(context.options().limits, source->size(), detail::index_rate::token);
     detail::Cursor in(source);
-    STELE_TRY_ASSIGN(const detail::pickle::Objects objects, detail::pickle::read_in_place(in, memory));
+    auto read = detail::pickle::read_in_place(in, memory);
+    if (!read) return detail::numpy_pickle::not_operations(std::move(read).error(), *source);
+    const detail::pickle::Objects objects = *std::move(read);
     STELE_TRY_ASSIGN(const bool end, in.at_end());
     if (!end) return Error(Errc::malformed, "bytes follow the pickle").file(source->name()).offset(in.position());
     std::string alone;

@@ -56,6 +56,9 @@ std::string digits(std::string_view bytes) {
   return text;
 }
 
+/// Stands in a Value for an object that contains the Value.
+constexpr std::string_view around_class = "an object that contains this one";
+
 /// Maximum length of a tuple key in text form: many dicts may share the tuple.
 constexpr std::size_t max_tuple_bytes = 1000;
 
@@ -102,6 +105,17 @@ class Values {
     r = tensors_.unwrapped(r);
     if (r == no_ref) return Value();
     if (auto plain = objects_.plain(r)) return *std::move(plain);
+    // The levels are few. OmegaConf's settings contain the configuration that they are in.
+    if (std::find(open_.begin(), open_.end(), r) != open_.end()) return object(std::string(around_class), Value());
+    open_.push_back(r);
+    auto value = made(r, depth);
+    open_.pop_back();
+    return value;
+  }
+
+ private:
+  /// Converts an object that is not plain.
+  Result<Value> made(Ref r, unsigned depth) {
     switch (objects_.kind(r)) {
       case Kind::big:
         return big(r);
@@ -135,7 +149,6 @@ class Values {
     return call(r, depth);
   }
 
- private:
   Status take_text(Ref r) {
     return memory_.take(objects_.text(r).size()) ? Status() : index_error("the file's strings need too much memory");
   }
@@ -220,6 +233,7 @@ class Values {
   const pickle::Objects& objects_;
   Tensors tensors_;
   IndexBudget& memory_;
+  std::vector<Ref> open_;  // the objects around the present one
 };
 
 }  // namespace

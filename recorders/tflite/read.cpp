@@ -137,6 +137,7 @@ class Reader {
     // Several tensors may share bytes.
     builder_.set_capacity(std::min(stored_, add_scaled(0, in_.source()->size(), 4)));
     builder_.keep(in_.source());
+    if (has_operators_) builder_.data().left_out.emplace_back(graph_part);
     return builder_.finish();
   }
 
@@ -180,6 +181,7 @@ class Reader {
 
   Status subgraph(const fb::Table& graph, std::uint64_t number) {
     const fb::Vector tensors = in_.vector(graph, 0, 4);
+    has_operators_ = has_operators_ || in_.vector(graph, 3, 4).size != 0;
     prefix_.clear();
     if (number != 0) {
       prefix_ = in_.text(graph, 4);
@@ -366,6 +368,7 @@ class Reader {
   fb::Reader in_;
   IndexBudget memory_;
   SnapshotBuilder builder_;
+  bool has_operators_ = false;
   fb::Vector buffers_;
   std::string prefix_;                                       // prefix of the current subgraph's names
   std::unordered_set<std::string> names_;                    // so far

@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from support import DIGITS_PT, DIGITS_ST, ROOT, STELE, InFolder, data, document, floats, run, safetensors, succeed
+from support import DIGITS_PT, DIGITS_ST, ROOT, STELE, TESTS, InFolder, data, document, floats, run, safetensors, succeed
 
 
 class Outputs(InFolder):
@@ -221,6 +221,20 @@ class Errors(InFolder):
                     self.assertIn(expected, out + err)
                     self.assertIn(b"not a model file", out + err)
                     self.assertNotIn(b"damaged", out + err)
+
+    def test_a_known_kind_of_file_under_the_name_of_a_format(self):
+        kinds = {"arr.joblib": b"a joblib file", "xgb.ubj": b"an XGBoost model", "xgb.json": b"an XGBoost model",
+                 "lgb.txt": b"a LightGBM model", "lgb.json": b"a LightGBM model", "lgb.pkl": b"a LightGBM model",
+                 "sk.skops": b"a scikit-learn model", "sk.pkl": b"a scikit-learn model"}
+        for name, kind in kinds.items():
+            for extension in ("bin", "json", "npz", "pkl", "pt", "safetensors", "weights"):
+                with self.subTest(name=name, extension=extension):
+                    file = self.path(f"m.{extension}")
+                    shutil.copyfile(TESTS / "core" / "data" / "foreign" / name, file)
+                    for command in ("inspect", "verify", "hash"):
+                        status, out, err = run(command, file)
+                        self.assertEqual(status, 2)
+                        self.assertIn(b"not a model file: found " + kind, out + err)
 
     def test_folders_and_files_beside_a_model(self):
         folder = self.path("hub")

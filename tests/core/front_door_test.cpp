@@ -176,29 +176,37 @@ TEST_CASE("front door: extensions that no format has") {
 
 TEST_CASE("front door: files of formats that are not read") {
   const TempDir dir;
-  const auto found = [&](const std::string& name, std::string bytes) {
+  const auto found = [&](const std::string& name, std::string bytes, stele::Errc code = stele::Errc::unsupported) {
     bytes.resize(64, 'x');
     std::ofstream(dir / name, std::ios::binary) << bytes;
     const stele::Error e = bad(stele::open(dir / name));
-    CHECK(e.code() == stele::Errc::bad_magic);
+    CHECK(e.code() == code);
     CHECK(e.hint() == "see stele::formats()");
     CHECK(e.to_string().size() < 300);
     return std::string(e.found());
   };
   using namespace std::string_literals;
+  constexpr stele::Errc unknown = stele::Errc::bad_magic;  // the file's name may show its format
   CHECK(found("i", "\x08\x01\x12\x05"s).starts_with("a TensorFlow file"));
   CHECK(found("saved_model.pb", "\x08\x01\x12\x05"s).find("stele/import.hpp") != std::string::npos);
-  CHECK(found("j", "\x80\x04\x95"s).starts_with("a Python pickle"));
-  CHECK(found("l.stele", "nothing known") ==
+  CHECK(found("j", "\x80\x04\x95"s, unknown).starts_with("a Python pickle"));
+  for (const std::string& head :
+       {"\x04\x22\x4d\x18\x40\x40\xc0"s, "\xfd\x37zXZ\0\0\4"s, "BZh9\x31\x41\x59\x26\x53\x59"s}) {
+    CHECK(found("k", head, unknown).starts_with("a file compressed by"));
+  }
+  std::ofstream(dir / "k", std::ios::binary)
+      << "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xb3\xb7\x87\x02\x00\xb3\x58\xdd\xaa\x09\x00\x00\x00"s;
+  CHECK(bad(stele::open(dir / "k")).found().starts_with("a file compressed by gzip, LZ4"));
+  CHECK(found("l.stele", "nothing known", unknown) ==
         "64 bytes that begin with 6e 6f 74 68 69 6e 67 20, with the name of a stele file");
-  CHECK(found("m", "nothing known") == "64 bytes that begin with 6e 6f 74 68 69 6e 67 20");
+  CHECK(found("m", "nothing known", unknown) == "64 bytes that begin with 6e 6f 74 68 69 6e 67 20");
 }
 
 TEST_CASE("front door: models that are out of scope are named by their content") {
   const TempDir dir;
   const auto found = [](const std::string& path) {
     const stele::Error e = bad(stele::open(path));
-    CHECK(e.code() == stele::Errc::bad_magic);
+    CHECK(e.code() == stele::Errc::unsupported);
     CHECK(e.to_string().size() < 300);
     return std::string(e.found());
   };
@@ -220,6 +228,12 @@ TEST_CASE("front door: models that are out of scope are named by their content")
       {"\x02\0\xbc\xfa\x19\0\0\0"s, "a TNN model"},
       {"B\0C\0N\0\0\0B\0V\0e\0r\0s\0i\0o\0n\0"s, "a CNTK model"},
       {"\x08\1\x12\x11\n\x07version\x12\x06\x08\1\x10\3(\2\x12\x09\n\3uid\x12\2ab"s, "a CNTK model"},
+      {"\xba\x16\x4f\x2f\x0c\0\0\0\x64\0\0\0"s, "a fastText model"},
+      {"[\n {\n \"weights\":\n [\n {\"name\":\"conv/filters\",\"shape\":[3,3]", "a TensorFlow.js model"},
+      {"[{\"paths\": [\"group1-shard1of1\"], \"weights\": []}]", "a TensorFlow.js model"},
+      {"{\"format\": \"graph-model\", \"generatedBy\": \"2.3\"}", "a TensorFlow.js model"},
+      {"{\"modelTopology\": {\"class_name\": \"Model\"}}", "a TensorFlow.js model"},
+      {"[{\"name\": \"other\"}]", "a JSON file that is not a model"},
   };
   for (const auto& [bytes, what] : made) {
     std::ofstream(dir / "other.thing", std::ios::binary) << bytes;

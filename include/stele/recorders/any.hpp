@@ -26,8 +26,8 @@ STELE_EXPORT const Format* find_format(std::string_view name);
 /// extensions).
 STELE_EXPORT Result<const Format*> format_of_path(std::string_view path);
 /// Detects the format from the content. Errors: bad_magic (with the first bytes); unsupported for content that is
-/// certainly not a model (a git-lfs pointer, a web page, an error message, an empty file); malformed if several formats
-/// match, or a file is damaged.
+/// no model (a git-lfs pointer, a web page, an error message, an empty file), or is one of a kind that is known but not
+/// read (scikit-learn's, fastText's); malformed if several formats match, or a file is damaged.
 STELE_EXPORT Result<const Format*> format_of_content(const Source& source);
 
 namespace detail {

@@ -128,6 +128,12 @@ TEST_CASE("executorch: constants of programs") {
   CHECK(delegated.notes().size() == 1);
   CHECK(unreadable_reason(delegated.leaf(0)) == "data of a delegate");
   CHECK(code_of(stele::save(net, "/none/m.pte")) == Errc::unsupported);
+  const TempDir dir;
+  const Report report = good(stele::save(net, dir / "m.stele"));
+  CHECK(report.count(Report::What::lost) == 1);
+  CHECK(report.to_string().find("the program") != std::string::npos);
+  const Snapshot tensors = good(stele::open(test_data("executorch") + "/types.ptd"));
+  CHECK(good(stele::save(tensors, dir / "t.stele")).count(Report::What::lost) == 0);
 }
 
 TEST_CASE("executorch: tied tensors are stored once") {

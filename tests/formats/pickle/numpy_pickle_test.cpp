@@ -250,6 +250,40 @@ TEST_CASE("numpy pickle: damaged arrays") {
   CHECK(code_of(recorder.open(bytes_of("\x80\x04}.."))) == Errc::malformed);
 }
 
+TEST_CASE("numpy pickle: no success without the pickle's content") {
+  const PickleRecorder<> recorder;
+  const auto value = [&](const std::string& pickle, std::string_view name) {
+    return value_of(good(recorder.open(bytes_of(pickle))), name);
+  };
+  CHECK(value("\x80\x04]\x94(K\x07\x8c\x01xe."s, "0") == Value(std::int64_t{7}));
+  CHECK(value("\x80\x04]\x94(K\x07\x8c\x01xe."s, "1") == Value("x"));
+  CHECK(value("\x80\x04K\x07\x8c\x01x\x86."s, "1") == Value("x"));      // a tuple
+  CHECK(value("\x80\x04\x8f\x94(\x8c\x01x\x90."s, "0") == Value("x"));  // a set
+  const Snapshot empty = good(recorder.open(bytes_of("\x80\x04]."s)));
+  CHECK(empty.nodes().size() == 1);
+  // An object of another program, alone and in a list.
+  for (const std::string& around : {"."s, "\x85."s}) {
+    const Error e = bad(recorder.open(bytes_of("\x80\x04\x8c\x03gen\x8c\x03Net\x93)\x81" + around)));
+    CHECK(e.code() == Errc::unsupported);
+    CHECK(e.found() == "gen.Net");
+  }
+  const std::string foreign = test_data() + "/core/data/foreign/";
+  for (const auto& [file, found] :
+       {std::pair("sk.pkl", "sklearn."), {"lgb.pkl", "lightgbm."}, {"xgb.pkl", "xgboost."}}) {
+    CAPTURE(file);
+    const Error e = bad(recorder.open(Input(foreign + file)));
+    CHECK(e.code() == Errc::unsupported);
+    CHECK(e.found().starts_with(found));
+  }
+  // joblib's arrays are between the operations; before 0.10, they are in files beside the pickle.
+  const Error e = bad(recorder.open(Input(foreign + "arr.joblib")));
+  CHECK(e.code() == Errc::unsupported);
+  CHECK(e.message().find("joblib") != std::string_view::npos);
+  CHECK(bad(recorder.open(bytes_of("\x80\x04]\x94\x8c\x13joblib.numpy_pickle\x8c\x0eNDArrayWrapper\x93)\x81"
+                                   "a."s)))
+            .found() == "joblib.numpy_pickle.NDArrayWrapper");
+}
+
 TEST_CASE("numpy pickle: every truncation and every changed byte is an error or opens") {
   const PickleRecorder<> recorder;
   for (const char* name : {"bf16.pdparams", "tensors2.pdparams", "sliced2.pdparams", "others.pkl"}) {

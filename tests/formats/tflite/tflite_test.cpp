@@ -188,6 +188,10 @@ TEST_CASE("tflite: a source that is not in memory") {
 
 TEST_CASE("tflite: is only read") {
   CHECK(code_of(stele::save(Tensor<float>({2}), "/none/m.tflite")) == Errc::unsupported);
+  const TempDir dir;
+  const Report report = good(stele::save(opened(golden("int8")), dir / "m.stele"));
+  CHECK(report.count(Report::What::lost) == 1);
+  CHECK(report.to_string().find("the graph") != std::string::npos);
 }
 
 TEST_CASE("tflite hostile: every truncation and every changed byte") {
