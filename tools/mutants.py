@@ -111,7 +111,8 @@ def changes(text, rng):
     found += [("check", m.start(1), m.end(1), ";") for m in re.finditer(r"^ +(?:if \(.*\) )?(STELE_TRY\([^;{}]*\);)$", code, re.M)]
     for m in re.finditer(r"\w\(([\w.\->]+(?:\[\w+\])?), ([\w.\->]+(?:\[\w+\])?)(?=[,)])", code):
         found.append(("arguments", m.start(1), m.end(2), f"{text[m.start(2):m.end(2)]}, {text[m.start(1):m.end(1)]}"))
-    statement = r"^ +((?!return|using|const|case|break|else|STELE_|static|auto|if|for|while)[\w.\[\]>*()+\-]+(?:\(|\+\+|--| [-+|&^*/]?= )[^;{}]*;)$"
+    statement = (r"^ +((?!return|using|const|case|break|else|STELE_|static|auto|if|for|while)"
+                 r"[\w.\[\]>*()+\-]+(?:\(|\+\+|--| [-+|&^*/]?= )[^;{}]*;)$")
     found += [("statement", m.start(1), m.end(1), ";") for m in re.finditer(statement, code, re.M)]
     return sorted(set(found), key=lambda change: (change[1], change[2], change[0]))
 
@@ -216,7 +217,7 @@ class Build:
         return ",".join(slow), used * left / total if total else 0
 
 
-def judge(build, object_, source, flaws):
+def judge(build, object_, source, all_cases):
     """The cause of a mutant's death: the fast cases about the source decide most, then come all others."""
     near, far = (tuple(tests) for tests in tests_of(source))
     program = build.work / "tests"
@@ -225,7 +226,7 @@ def judge(build, object_, source, flaws):
     cause = build.run(program, near, int(3 * seconds) + 3, *([f"--test-case-exclude={slow}"] if slow else []))[0]
     if not cause and slow:
         cause = build.run(program, near, 300, f"--test-case={slow}")[0]
-    if not cause and flaws:
+    if not cause and all_cases:
         build.link_tests(far, [object_], program)
         cause = build.run(program, far, 300)[0]
     return cause
