@@ -200,7 +200,7 @@ class Build:
 
     @functools.lru_cache(None)
     def slow_cases(self, prefixes):
-        """The filter of the slowest cases, which take nine tenths of the time, and the CPU seconds of the others."""
+        """The filter of the slowest cases, which take nine tenths of the time, and the CPU seconds of the others and of all."""
         program = self.work / "unchanged"
         self.link_tests(prefixes, [], program)
         cause, used, output = self.run(program, prefixes, 600, "--duration")
@@ -214,18 +214,18 @@ class Build:
                 break
             left -= seconds
             slow.append(case.replace(",", "?"))
-        return ",".join(slow), used * left / total if total else 0
+        return ",".join(slow), used * left / total if total else 0, used
 
 
 def judge(build, object_, source, all_cases):
     """The cause of a mutant's death: the fast cases about the source decide most, then come all others."""
     near, far = (tuple(tests) for tests in tests_of(source))
     program = build.work / "tests"
-    slow, seconds = build.slow_cases(near)
+    slow, few, most = build.slow_cases(near)
     build.link_tests(near, [object_], program)
-    cause = build.run(program, near, int(3 * seconds) + 3, *([f"--test-case-exclude={slow}"] if slow else []))[0]
+    cause = build.run(program, near, int(3 * few) + 3, *([f"--test-case-exclude={slow}"] if slow else []))[0]
     if not cause and slow:
-        cause = build.run(program, near, 300, f"--test-case={slow}")[0]
+        cause = build.run(program, near, int(3 * most) + 3, f"--test-case={slow}")[0]
     if not cause and all_cases:
         build.link_tests(far, [object_], program)
         cause = build.run(program, far, 300)[0]
