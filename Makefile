@@ -17,6 +17,8 @@
 #                             checks that every reader takes linear time
 #   make fuzz SECONDS=60      every fuzz target for that many seconds (TARGETS="json_fuzz stele_fuzz" selects targets)
 #   make fuzz-check           every fuzz target: its seeds, and a fixed number of inputs made from them
+#   make mutants FILES="encodings/tar/read.cpp"  small changes in sources, one at a time: which of them no test notices
+#                             (COUNT=5 of each source, SEED=1)
 #   make docs                 compile the code blocks of README.md and docs/
 #   make api                  reference of include/stele by doxygen, in build/api/html
 #   make deb                  Debian packages, in build/deb
@@ -97,8 +99,8 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products
-.PHONY: format format-check tidy clean remote bench-remote strangers
+.PHONY: fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
+.PHONY: format format-check tidy clean remote bench-remote strangers mutants
 
 deps:
 	@tools/deps.sh all
@@ -208,6 +210,15 @@ FUZZ_RUNS ?= 2000
 fuzz-check: deps
 	$(call build,fuzz)
 	tools/fuzz.sh runs $(FUZZ_RUNS) $(JOBS)
+
+# The list is the same for the same seed.
+FILES ?= $(error FILES="encodings/tar/read.cpp ..." names the sources to change)
+COUNT ?= 5
+SEED ?= 1
+mutants: deps
+	cmake --preset dev -B build/mutants -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF
+	cmake --build build/mutants -j $(JOBS) --target stele_tests
+	tools/mutants.py --seed $(SEED) --count $(COUNT) $(FILES)
 
 docs: deps
 	$(call build,dev,docs_blocks)

@@ -389,6 +389,34 @@ TEST_CASE("composites: parts that lie stay tensors, with a note") {
     const std::vector<float> ordered = {1, 1, 1, 1, 10, 10, 10, 10}, listed = {10, 10, 10, 10, 1, 1, 1, 1};
     CHECK(numbers_of(s.leaf(0)) == (unset != 0 ? ordered : listed));
   }
+  for (const std::size_t zeros : {2U, 1U}) {  // zero points that are not packed
+    Parts parts;
+    parts.add<std::int32_t>("l.weight_packed", DType::i32, {1, 1}, {static_cast<std::int32_t>(0x99999999)})
+        .add<std::int64_t>("l.weight_shape", DType::i64, {2}, {1, 8})
+        .add<float>("l.weight_scale", DType::f32, {1, 2}, {1, 10})
+        .add<std::int8_t>("l.weight_zero_point", DType::i8, {1, zeros},
+                          zeros == 2 ? std::vector<std::int8_t>{1, -1} : std::vector<std::int8_t>{1})
+        .config(R"({"config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":4,"strategy":"group",)"
+                R"("group_size":4}}}})");
+    if (zeros == 1) {
+      refused(parts, 4);
+      continue;
+    }
+    const Snapshot s = joined(parts);
+    REQUIRE(s.leaf_count() == 1);
+    CHECK(numbers_of(s.leaf(0)) == std::vector<float>{0, 0, 0, 0, 20, 20, 20, 20});
+  }
+  for (const DType dtype : {DType::f8_e4m3fn, DType::i8}) {  // bytes with a list of groups
+    Parts parts;
+    parts.add<std::uint8_t>("l.weight", dtype, {1, 4}, std::vector<std::uint8_t>(4, dtype == DType::i8 ? 1 : 0x38))
+        .add<float>("l.weight_scale", DType::f32, {1, 2}, {1, 10})
+        .add<std::int32_t>("l.weight_g_idx", DType::i32, {4}, {1, 0, 0, 1})
+        .config(R"({"config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":8,"strategy":"group",)"
+                R"("group_size":2}}}})");
+    const Snapshot s = joined(parts);
+    REQUIRE(s.leaf_count() == 1);
+    CHECK(numbers_of(s.leaf(0)) == std::vector<float>{10, 1, 1, 10});
+  }
   for (const std::int32_t group : {1, -1, 0x7fffffff}) {  // found when the weight is read
     std::vector<std::int32_t> groups(8, 0);
     groups[3] = group;
@@ -494,6 +522,13 @@ Parts fp8(const std::string& layer, std::uint64_t rows, std::uint64_t columns, s
   return parts;
 }
 
+/// Blocks of 8 rows, and further settings.
+std::string more_settings(int count) {
+  std::string text = "[8,8]";
+  for (int i = 0; i < count; ++i) text += ",\"s" + std::to_string(i) + "\":1";
+  return text;
+}
+
 std::string groups(const std::vector<std::pair<std::string, std::string>>& all) {
   std::string text;
   for (const auto& [targets, block] : all) {
@@ -520,6 +555,10 @@ TEST_CASE("composites: the configuration decides the size of blocks, by the laye
       {"one group", groups({{R"("Linear")", "[8,8]"}}), 8},
       {"a text", groups({{R"("Linear")", R"("8x8")"}}), 8},
       {"texts that are no sizes", groups({{R"("Linear")", R"("8x")"}}), 0},
+      {"one size", groups({{R"("Linear")", R"("8")"}}), 0},
+      {"another sign between the sizes", groups({{R"("Linear")", R"("8,8")"}}), 0},
+      {"64 settings of a group", groups({{R"("Linear")", more_settings(60)}}), 8},
+      {"more settings than a group can have", groups({{R"("Linear")", more_settings(61)}}), 0},
       {"one group that does not fit", groups({{R"("Linear")", "[4,8]"}}), 0},
       {"FP8 for the model", R"({"quant_method":"fp8","weight_block_size":[7,8]})", 7, "a.fc", ".weight_scale_inv"},
       {"the second group", groups({{R"("re:.*b\\..*")", "[9,8]"}, {R"("Linear")", "[7,8]"}}), 7},

@@ -134,6 +134,17 @@ TEST_CASE("delta: unchanged tensors have no bytes, few changes are sparse, many 
   const auto loaded = load<Weights>(applied);
   REQUIRE_MESSAGE(loaded, loaded.error().to_string());
   CHECK(all_facts(snapshot_of(*loaded).value()) == all_facts(snapshot_of(next).value()));
+  // A part of each, within a piece and over several.
+  for (const auto& [name, tensor] : next) {
+    CAPTURE(name);
+    const auto leaf = applied.find(name);
+    REQUIRE(leaf);
+    for (const std::size_t left_out : {std::size_t{1}, tensor.size() / 3}) {
+      std::vector<float> part(tensor.size() - 2 * left_out);
+      REQUIRE(leaf->read(4 * left_out, std::as_writable_bytes(std::span(part))));
+      CHECK(std::equal(part.begin(), part.end(), tensor.data() + left_out));
+    }
+  }
 }
 
 TEST_CASE("delta: renamed and removed tensors, and tensors with another dtype or shape") {

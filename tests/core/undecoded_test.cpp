@@ -39,6 +39,13 @@ struct FloatModel {
   FloatLayer fc;
   Tensor<float, 2> head;
 };
+struct ScalesModule {
+  Tensor<float, 1> values = Tensor<float, 1>::filled({2}, 1);
+};
+struct ModuleLayer {
+  Tensor<std::int8_t, 2> weight = Tensor<std::int8_t, 2>::filled({2, 2}, 1);
+  ScalesModule weight_scales;
+};
 
 /// Tensors with names, dtypes and elements.
 class Tensors {
@@ -139,6 +146,42 @@ TEST_CASE("undecoded: a configuration without codes is a note") {
   CHECK_FALSE(is_undecoded(file, "fc.weight"));
 }
 
+TEST_CASE("undecoded: which tensors are codes") {
+  struct Row {
+    const char* what;
+    const char* codes;
+    std::vector<Extent> shape;
+    const char* other;
+    const char* config;
+    const char* scheme;  // null: the tensor is no codes
+  };
+  const Row table[] = {
+      {"the names of a scheme", "l.codes", {2, 2}, "l.codebooks", "", "aqlm"},
+      {"two elements", "l.codes", {2}, "l.codebooks", "", "aqlm"},
+      {"one element", "l.codes", {1}, "l.codebooks", "", nullptr},
+      {"a part of another layer", "l.codes", {2, 2}, "k.codebooks", "", nullptr},
+      {"a method and no scale", "l.weight", {2, 2}, "l.bias", R"({"quant_method":"new"})", "new"},
+      {"a size of groups and no scale", "l.weight", {2, 2}, "l.bias", R"({"group_size":2})", "an unknown scheme"},
+      {"neither", "l.weight", {2, 2}, "l.bias", "", nullptr},
+  };
+  for (const Row& row : table) {
+    CAPTURE(row.what);
+    const std::size_t size = row.shape.size() == 2 ? 4 : row.shape[0];
+    const Snapshot file = Tensors()
+                              .add<std::uint8_t>(row.codes, DType::u8, row.shape, std::vector<std::uint8_t>(size, 1))
+                              .add<float>(row.other, DType::f32, {2}, {1, 2})
+                              .joined(row.config);
+    CHECK(file.notes().size() == (row.scheme != nullptr ? 1 : 0));
+    REQUIRE(is_undecoded(file, row.codes) == (row.scheme != nullptr));
+    if (row.scheme != nullptr) CHECK(file.find(row.codes)->annotations()->at("undecoded") == Value(row.scheme));
+  }
+  const TempDir dir;  // a module with the name of a part
+  good(stele::save(ModuleLayer{}, dir / "m.stele", quick()));
+  const Snapshot file = good(stele::open(dir / "m.stele"));
+  CHECK(file.notes().empty());
+  CHECK_FALSE(is_undecoded(file, "weight"));
+}
+
 TEST_CASE("composites: FP8 of Mistral, one scale") {
   const Snapshot file = Tensors()
                             .add<std::uint8_t>("wq.weight", DType::f8_e4m3fn, {2, 2}, {one, two, half, minus})
@@ -163,6 +206,31 @@ TEST_CASE("composites: FP8 experts of FBGEMM have a scale for each column") {
     same.add<std::uint8_t>("experts.down_proj", DType::f8_e4m3fn, {1, 2, 2}, {one, two, half, minus})
         .add<float>("experts.down_proj_scale", DType::f32, shape, {2, 4});
     CHECK(is_undecoded(same.joined(""), "experts.down_proj"));  // another package may mean rows
+  }
+  struct Row {
+    const char* what;
+    std::vector<Extent> shape, scales;
+    std::vector<float> numbers;
+  };
+  const Row table[] = {
+      {"one row", {1, 1, 2}, {1, 1, 2}, {2, 4}}, {"one column", {1, 2, 1}, {1, 1, 1}, {2, 2}},
+      {"no expert", {0, 2, 2}, {0, 1, 2}, {}},   {"no rows", {1, 0, 2}, {1, 1, 2}, {}},
+      {"no columns", {1, 2, 0}, {1, 1, 0}, {}},
+  };
+  for (const Row& row : table) {
+    CAPTURE(row.what);
+    const std::size_t scales = static_cast<std::size_t>(row.scales[0] * row.scales[1] * row.scales[2]);
+    const Snapshot file = Tensors()
+                              .add<std::uint8_t>("experts.down_proj", DType::f8_e4m3fn, row.shape,
+                                                 std::vector<std::uint8_t>(row.numbers.size(), one))
+                              .add<float>("experts.down_proj_scale", DType::f32, row.scales,
+                                          scales == 2 ? std::vector<float>{2, 4} : std::vector<float>(scales, 2))
+                              .joined(R"({"quant_method": "fbgemm_fp8"})");
+    if (!row.numbers.empty()) {
+      CHECK(floats_of(file, "experts.down_proj") == row.numbers);
+    } else {
+      CHECK(file.find("experts.down_proj")->dtype() == DType::f8_e4m3fn);  // without elements, nothing is decoded
+    }
   }
 }
 

@@ -108,6 +108,8 @@ TEST_CASE("tar: each rule broken once") {
   CHECK(open_code(zeros(1023)) == Errc::truncated);
   CHECK(open_code(zeros(1024)) == Errc::none);
   CHECK(open_code(zeros(1025)) == Errc::none);
+  CHECK(open_code(zeros(512) + std::string(512, 'x')) == Errc::malformed);
+  CHECK(open_code(zeros(1023) + 'x') == Errc::malformed);
   CHECK(open_code(archive({a}) + "x") == Errc::malformed);
   CHECK(open_code(archive({a}) + archive({a})) == Errc::malformed);
   CHECK(open_code(archive({a}, 512) + archive({a})) == Errc::malformed);

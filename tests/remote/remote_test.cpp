@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "remote/http/file.hpp"
 #include "remote/s3/sigv4.hpp"
 #include "support/http_server.hpp"
 #include "support/temp_dir.hpp"
@@ -123,6 +124,34 @@ TEST_CASE("remote: answers that are wrong are errors that say so") {
                  "403 AccessDenied: no  [1m, request id R1"));
   CHECK(contains(fails([](Response& r) { r = {.status = 500}; }), "found 500"));
   CHECK(contains(fails([](Response& r) { r = {.status = 302}; }), "redirect"));
+}
+
+TEST_CASE("remote: the ranges of answers") {
+  struct Row {
+    const char* text;
+    std::uint64_t begin, end, total;  // zeros: not a range
+  };
+  const Row table[] = {
+      {"bytes 0-9/10", 0, 10, 10}, {"bytes 3-3/10", 3, 4, 10},
+      {"bytes */10", 0, 0, 10},    {"bytes 0-10/10", 0, 0, 0},
+      {"bytes 9-8/10", 0, 0, 0},   {"bytes 0", 0, 0, 0},
+      {"bytes 0-", 0, 0, 0},       {"bytes 0-9", 0, 0, 0},
+      {"bytes 0-9/", 0, 0, 0},     {"bytes 0_9/10", 0, 0, 0},
+      {"bytes 0-9-10", 0, 0, 0},   {"bytes 0-9/10x", 0, 0, 0},
+      {"bytes 0-9/*", 0, 0, 0},    {"bytes */", 0, 0, 0},
+      {"bytes */10 ", 0, 0, 0},    {"bytes=0-9/10", 0, 0, 0},
+      {"items 0-9/10", 0, 0, 0},   {"", 0, 0, 0},
+      {"bytes -1-9/10", 0, 0, 0},  {"bytes 0-18446744073709551615/18446744073709551616", 0, 0, 0},
+  };
+  for (const Row& row : table) {
+    CAPTURE(row.text);
+    const auto range = remote::parse_content_range(row.text);
+    REQUIRE(range.has_value() == (row.total != 0));
+    if (!range) continue;
+    CHECK(range->begin == row.begin);
+    CHECK(range->end == row.end);
+    CHECK(range->total == row.total);
+  }
 }
 
 TEST_CASE("remote: short answers are continued, and what is temporary is tried again") {
@@ -290,16 +319,23 @@ TEST_CASE("remote: redirects") {
     if (request.path == "/loop") return {.status = 302, .headers = {{"Location", "/loop"}}};
     if (request.path == "/file")
       return {.status = 302, .headers = {{"Location", other.url("/target?signed=yes", "localhost")}}};
+    if (request.path == "/invalid")
+      return {.status = 302, .headers = {{"Location", "http://user:secret@host:99999999/a?signature=secret"}}};
     ++asked;
     return {.status = 404};
   });
   const auto loop = remote::open(server.url("/loop"), quick());
   REQUIRE_FALSE(loop);
   CHECK(contains(loop.error().to_string(), "redirects too often"));
+  const auto invalid = remote::open(server.url("/invalid"), quick());
+  REQUIRE_FALSE(invalid);
+  CHECK(contains(invalid.error().to_string(), "redirects to an invalid URL"));
+  CHECK(invalid.error().file() == server.url("/invalid"));
+  CHECK(invalid.error().found() == "http://host:99999999/a");
   auto source = remote::open(server.url("/file"), quick());
   REQUIRE_MESSAGE(source, source.error().to_string());
   CHECK(*read(**source, 100'000, 100'000) == content.substr(100'000));
-  CHECK(server.count() == 7);  // the second read went to the target at once
+  CHECK(server.count() == 8);  // the second read went to the target at once
   for (const std::string& token : tokens) CHECK_FALSE(contains(token, "authorization"));
 }
 

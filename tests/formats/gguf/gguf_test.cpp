@@ -113,6 +113,54 @@ TEST_CASE("gguf: the type of the file changes with its tensors alone") {
   CHECK(*reopened.properties().find("general.quantization_version") == Value(std::int64_t{2}));
 }
 
+TEST_CASE("gguf: mixtures of a model with eight experts, and the type of each file") {
+  // src/llama-quant.cpp of llama.cpp: attn_v and attn_k have an eighth of the size of other matrices.
+  const char* const names[] = {"blk.0.attn_v.weight", "blk.0.attn_k.weight", "blk.0.attn_output.weight"};
+  const auto model = [&](std::uint32_t experts) {
+    std::vector<std::string> tensors;
+    for (std::uint64_t i = 0; i < 3; ++i) tensors.push_back(tensor(names[i], {256, 2}, 0, i * 2048));
+    return gguf::open(gguf::file({architecture("llama"), pair("llama.expert_count", 4, number(experts))}, tensors,
+                                 std::string(3 * 2048, '\0')))
+        .value();
+  };
+  struct Row {
+    const char* mixture;
+    std::int64_t file_type;  // llama_ftype of llama.h
+    const char *eight, *seven;
+  };
+  const Row rows[] = {
+      {"F32", 0, "f32 f32 f32 ", "f32 f32 f32 "},
+      {"F16", 1, "f16 f16 f16 ", "f16 f16 f16 "},
+      {"BF16", 32, "bf16 bf16 bf16 ", "bf16 bf16 bf16 "},
+      {"Q4_0", 2, "q8_0 q8_0 q4_0 ", "q4_0 q4_0 q4_0 "},
+      {"Q4_1", 3, "q8_0 q8_0 q4_1 ", "q4_1 q4_1 q4_1 "},
+      {"Q8_0", 7, "q8_0 q8_0 q8_0 ", "q8_0 q8_0 q8_0 "},
+      {"Q5_0", 8, "q8_0 q8_0 q5_0 ", "q5_0 q5_0 q5_0 "},
+      {"Q5_1", 9, "q8_0 q8_0 q5_1 ", "q5_1 q5_1 q5_1 "},
+      {"Q2_K", 10, "q8_0 q8_0 q5_K ", "q3_K q2_K q3_K "},
+      {"Q3_K_S", 11, "q8_0 q8_0 q5_K ", "q3_K q3_K q3_K "},
+      {"Q3_K_M", 12, "q8_0 q8_0 q5_K ", "q5_K q3_K q4_K "},
+      {"Q3_K_L", 13, "q8_0 q8_0 q3_K ", "q5_K q3_K q5_K "},
+      {"Q4_K_S", 14, "q8_0 q8_0 q5_K ", "q5_K q4_K q4_K "},
+      {"Q5_K_S", 16, "q8_0 q8_0 q5_K ", "q5_K q5_K q5_K "},
+      {"Q6_K", 18, "q8_0 q8_0 q6_K ", "q6_K q6_K q6_K "},
+      {"IQ4_NL", 25, "q8_0 q8_0 q5_K ", "iq4_nl iq4_nl iq4_nl "},
+      {"TQ1_0", 36, "q8_0 q8_0 tq1_0 ", "tq1_0 tq1_0 tq1_0 "},
+      {"TQ2_0", 37, "q8_0 q8_0 tq2_0 ", "tq2_0 tq2_0 tq2_0 "},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.mixture);
+    for (const std::uint32_t experts : {8U, 7U}) {
+      CAPTURE(experts);
+      const Snapshot mixed = quantize_gguf(model(experts), row.mixture).value();
+      std::string dtypes;
+      for (const char* const path : names) dtypes += std::string(name(mixed.find(path)->dtype())) + ' ';
+      CHECK(dtypes == (experts == 8 ? row.eight : row.seven));
+      CHECK(*mixed.properties().find("general.file_type") == Value(row.file_type));
+    }
+  }
+}
+
 TEST_CASE("gguf: key-value pairs of every type keep it") {
   const std::vector<std::string> pairs = {
       architecture("arch"),

@@ -160,6 +160,18 @@ TEST_CASE("keras: weights in several files, with an index") {
   CHECK(bad(replaced("\"" + first + "\"", "7")).code() == Errc::malformed);
   CHECK(bad(with(R"({"weight_map":[".weights.h5"]})")).code() == Errc::malformed);
   CHECK(bad(with(R"({"weight_map":{"/vars":"m_00000.weights.h5"}})")).path() == "layers.dense.vars.0");
+  // An attribute of a layer that is in two files is one property.
+  const TempDir dir;
+  using Variables = std::map<std::string, std::map<std::string, Tensor<float, 1>>>;
+  for (const std::string number : {"0", "1"}) {
+    const Variables layer = {{"vars", {{number, Tensor<float, 1>::filled({2}, 1)}}}};
+    const Snapshot part = with_properties(snapshot_of(layer).value(), Value(Value::Map{{"vars@size", Value(3)}}));
+    good(Hdf5Recorder<>().save(part, dir / (number + ".weights.h5")));
+  }
+  write_text(dir / "m.weights.json", R"({"weight_map":{"/vars":["0.weights.h5","1.weights.h5"]}})");
+  const Snapshot both = good(Hdf5Recorder<>().open(dir / "m.weights.json"));
+  CHECK(both.leaf_count() == 2);
+  CHECK(both.properties() == Value(Value::Map{{"vars@size", Value(3)}}));
 }
 
 TEST_CASE("keras: variables with numbers are in the order of the numbers") {
