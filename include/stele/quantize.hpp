@@ -44,8 +44,9 @@ STELE_EXPORT Result<Snapshot> quantize(const Snapshot& snapshot, const Quantize&
 /// of rank 2 and higher become blocks. If the rows of a tensor are not whole blocks, it gets the nearest dtype with
 /// smaller blocks (q4_K: q5_0, q5_K: q5_1, q6_K: q8_0; q2_K, q3_K and tq: q4_0), or f16. `report` may be null;
 /// otherwise the tensors are read now, and it gets a row for each tensor, with the largest, the mean and the mean
-/// square error, and a row for each tensor that got another dtype. Errors: unsupported (a dtype that is neither
-/// encodable() nor a plain float); later, when a tensor is read, out_of_range (a number that is not finite).
+/// square error, and a row `kept` for each tensor that got another dtype; if it is null, the save of the result adds
+/// the rows. Errors: unsupported (a dtype that is neither encodable() nor a plain float); later, when a tensor is read,
+/// out_of_range (a number that is not finite).
 STELE_EXPORT Result<Snapshot> quantize_blocks(const Snapshot& snapshot, std::span<const BlockRule> rules,
                                               Report* report = nullptr);
 

@@ -43,7 +43,7 @@ class STELE_EXPORT Report {
     constant,  // on save, a constant (number, string, …) of a plain aggregate, which the format cannot store; one row
                // per class
     written,   // on save, a file in addition to the named file: a shard, constants
-    kept,      // on save, the tensor kept its dtype, although another one was chosen; detail: reason
+    kept,      // on save, the tensor has another dtype than the one asked for; detail: the reason
   };
   struct Row {
     What what;

@@ -382,12 +382,14 @@ TEST_CASE("blocks: a save reports each matrix that has another dtype than the on
       {"ffn_gate_inp", 256, "F32", ""},
       {"ffn_up", 96, "F16", ""},
   };
-  for (const auto& [matrix, columns, asked, kept] : rows) {
+  for (const Row& row : rows) {
+    const std::string matrix(row.name), asked(row.asked), kept(row.kept);
+    const std::size_t columns = row.columns;
     CAPTURE(matrix);
     CAPTURE(columns);
     CAPTURE(asked);
     Named model;
-    model.blk[std::string(matrix)] = {Tensor<float, 2>({2, columns}, std::vector<float>(2 * columns, 1.0F))};
+    model.blk[matrix] = {Tensor<float, 2>({2, columns}, std::vector<float>(2 * columns, 1.0F))};
     const Snapshot floats_ = snapshot_of(model).value();
     std::vector<BlockRule> rule;
     for (const DType dtype : every_block) {
@@ -402,7 +404,7 @@ TEST_CASE("blocks: a save reports each matrix that has another dtype than the on
       const Report report = GgufRecorder<>().save(quantized, sink, options).value();
       REQUIRE(report.count(Report::What::kept) == (kept.empty() ? 0U : 1U));
       if (!kept.empty()) CHECK(report[0].detail == kept);
-      if (!kept.empty()) CHECK(report[0].path == "blk." + std::string(matrix) + ".weight");
+      if (!kept.empty()) CHECK(report[0].path == "blk." + matrix + ".weight");
     }
     BufferSink sink;
     const Snapshot again = with_precision(dequantize(quantized).value(), PrecisionSpec{DType::f64});
