@@ -135,9 +135,10 @@ TEST_CASE("delta: unchanged tensors have no bytes, few changes are sparse, many 
   REQUIRE_MESSAGE(loaded, loaded.error().to_string());
   CHECK(all_facts(snapshot_of(*loaded).value()) == all_facts(snapshot_of(next).value()));
   // A part of each, within a piece and over several.
-  for (const auto& [name, tensor] : next) {
-    CAPTURE(name);
-    const auto leaf = applied.find(name);
+  for (const auto& entry : next) {
+    CAPTURE(entry.first);
+    const Tensor<float>& tensor = entry.second;
+    const auto leaf = applied.find(entry.first);
     REQUIRE(leaf);
     for (const std::size_t left_out : {std::size_t{1}, tensor.size() / 3}) {
       std::vector<float> part(tensor.size() - 2 * left_out);
