@@ -5,6 +5,8 @@
     DIMENSIONS = {"dtype": ["float32", …], "order": ["C", "F"], …}   # values that JSON has
     PACKAGES = ["numpy"]              # whose versions are recorded
     PAGES = ["numpy"]                 # docs/formats/*.md whose tables name every dimension
+    COMPARED = ["values", "ties"]     # optional: parts of `inspect --json` (see part()) that Expected.metadata has by these keys
+    CONSTRAINED = True                # optional: most pairs of values are impossible
     def possible(case): …             # optional: False for what the real program cannot write
     def write(case, path): …          # returns Expected, from the program's own arrays. `path` has the file's name without its
                                       # extension; write() returns the path, too: (path, Expected)
@@ -22,6 +24,7 @@ import argparse
 import dataclasses
 import hashlib
 import importlib.metadata
+import itertools
 import json
 import random
 import shutil
@@ -42,7 +45,7 @@ class Expected:
     """What a file holds, by the real program: its arrays by stele's names, and what stele leaves out, which it must say."""
     tensors: dict = dataclasses.field(default_factory=dict)  # name -> array, or (dtype of stele, shape, bytes)
     unread: tuple = ()  # names of entries that stele lists as unreadable
-    metadata: dict = dataclasses.field(default_factory=dict)  # keys of `inspect --json`'s "properties"
+    metadata: dict = dataclasses.field(default_factory=dict)  # keys of `inspect --json`'s "properties", or of COMPARED
     refused: str | None = None  # the code of the error, if the file is not opened
     lossy: bool = False  # it is written again with --allow-loss only
     unwritable: str | None = None  # the code of the error when stele writes it in this format
@@ -101,19 +104,32 @@ def documents(stele, paths, subcommand, *options):
     return document["files"] if "files" in document else [document]
 
 
-def found(stele, paths):
-    """Return for each file what stele finds: (row as of row(), {name: (sha256, dtype, shape)}, properties)."""
+def part(seen, key):
+    """Return what a document of `inspect` has under a key; "ties" and "annotations" are its tensors', by their names."""
+    if key == "ties":
+        return {t["name"]: t["tied_to"] for t in seen["tensors"] if "tied_to" in t}
+    if key == "annotations":
+        notes = {t["name"]: t.get("annotations", {}) for t in seen["tensors"]}
+        return {name: note for name, note in notes.items() if note and "unreadable" not in note}
+    return seen.get(key)
+
+
+def found(stele, paths, compared=()):
+    """Return for each file what stele finds: (row as of row(), {name: (sha256, dtype, shape)}, properties).
+
+    The parts `compared` of the document are the properties.
+    """
     inspected = []
     for begin in range(0, len(paths), 200):
         inspected += documents(stele, paths[begin:begin + 200], "inspect", "--parts")
     opened = [path for path, seen in zip(paths, inspected) if "error" not in seen]
     hashed = {}
     for begin in range(0, len(opened), 200):
-        part = opened[begin:begin + 200]
-        hashes = documents(stele, part, "hash", "-a", "sha256")
-        if len(hashes) != len(part):  # an element cannot be read
-            hashes = [(documents(stele, [path], "hash", "-a", "sha256") or [None])[0] for path in part]
-        hashed.update(zip(part, hashes))
+        some = opened[begin:begin + 200]
+        hashes = documents(stele, some, "hash", "-a", "sha256")
+        if len(hashes) != len(some):  # an element cannot be read
+            hashes = [(documents(stele, [path], "hash", "-a", "sha256") or [None])[0] for path in some]
+        hashed.update(zip(some, hashes))
     rows = []
     for path, seen in zip(paths, inspected):
         if "error" in seen:
@@ -126,6 +142,8 @@ def found(stele, paths):
         shas = {t["name"]: t["digest"] for t in hashed[path]["tensors"]}
         tensors = {t["name"]: (shas[t["name"]], t["dtype"], t["shape"]) for t in seen["tensors"] if t["name"] not in unread}
         properties = seen.get("properties", seen["metadata"])
+        if compared:
+            properties = {key: found_part for key in compared if (found_part := part(seen, key))}
         rows.append((summary(tensors, unread, properties), tensors, properties))
     return rows
 
@@ -184,6 +202,35 @@ def covering(dimensions, strength, possible):
     return cases
 
 
+def greedy(dimensions, possible):
+    """As covering() for pairs, where many of them are impossible: a case grows from the first possible one of a pair."""
+    order = random.Random(1)
+    first = {name: values[0] for name, values in dimensions.items()}
+    names = list(dimensions)
+    covered, cases = set(), []
+    for i, a in enumerate(names):
+        for b in names[i + 1:]:
+            for value, other in itertools.product(dimensions[a], dimensions[b]):
+                if ((a, json.dumps(value)), (b, json.dumps(other))) in covered:
+                    continue
+                case = first | {a: value, b: other}
+                for _ in range(400):
+                    if possible(case):
+                        break
+                    changed = {name: order.choice(dimensions[name]) for name in names if order.random() < 0.3}
+                    case = first | changed | {a: value, b: other}
+                else:
+                    continue
+                for name in order.sample(names, len(names)):
+                    if name in (a, b):
+                        continue
+                    changed = [case | {name: one} for one in order.sample(dimensions[name], min(5, len(dimensions[name])))]
+                    case = max([*filter(possible, changed), case], key=lambda one: len(combinations(one) - covered))
+                cases.append(case)
+                covered |= combinations(case)
+    return cases
+
+
 def combinations(case):
     items = [(name, json.dumps(value)) for name, value in case.items()]
     return {(a, b) for i, a in enumerate(items) for b in items[i + 1:]}
@@ -199,8 +246,10 @@ def main(product):
     arguments = parser.parse_args()
     home = Path(product.__file__).parent
     possible = getattr(product, "possible", lambda case: True)
-    triples = covering(product.DIMENSIONS, 3, possible) if getattr(product, "TRIPLES", False) else None
-    cases = triples or covering(product.DIMENSIONS, 2, possible)
+    if getattr(product, "CONSTRAINED", False):
+        cases = greedy(product.DIMENSIONS, possible)
+    else:
+        cases = covering(product.DIMENSIONS, 3 if getattr(product, "TRIPLES", False) else 2, possible)
     numbers = range(len(cases)) if arguments.only is None else [arguments.only]
     shutil.rmtree(arguments.folder, ignore_errors=True)
     arguments.folder.mkdir(parents=True)
@@ -215,7 +264,8 @@ def main(product):
         for line in lines[:10]:
             print("   ", line)
 
-    results = found(arguments.stele, paths)
+    compared = getattr(product, "COMPARED", ())
+    results = found(arguments.stele, paths, compared)
     for number, (_, expected), result in zip(numbers, written, results):
         if row(expected) != result[0]:
             fault(number, "read", differences(expected, result))
@@ -250,7 +300,7 @@ def main(product):
         for number, name in kept.items():
             rows[number]["file"] = name
         text = ",\n".join("  " + json.dumps(one, ensure_ascii=False) for one in rows)
-        head = {"versions": versions, "pages": product.PAGES, "dimensions": product.DIMENSIONS}
+        head = {"versions": versions, "pages": product.PAGES, "compared": list(compared), "dimensions": product.DIMENSIONS}
         lines = "".join(f' {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)},\n' for key, value in head.items())
         committed.write_text("{\n" + lines + ' "cases": [\n' + text + "\n ]\n}\n", encoding="utf-8")
     elif arguments.only is None:
