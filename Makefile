@@ -369,7 +369,8 @@ products-%: deps
 	$(call build,dev,stele_command)
 	$(MAKE) $(product_venv)/installed
 	$(product_venv)/bin/pip install --disable-pip-version-check -q -r tests/products/requirements.txt
-	$(product_venv)/bin/python $(subst %,$*,$(declared)) build/dev/tools/stele/stele build/products/$* $(UPDATE)
+	set -e; for file in $(subst %,$*,$(declared)) $(wildcard tests/formats/$*/*/products.py); do \
+	  $(product_venv)/bin/python $$file build/dev/tools/stele/stele build/products/$$(basename $$(dirname $$file)) $(UPDATE); done
 product_venv = build/interop$(if $(wildcard $(subst %,$*,$(own))),-$*)
 
 $(patsubst $(own),interop-%,$(wildcard $(subst %,*,$(own)))): interop-%: deps build/interop-%/installed

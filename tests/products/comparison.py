@@ -7,6 +7,7 @@
     PAGES = ["numpy"]                 # docs/formats/*.md whose tables name every dimension
     COMPARED = ["values", "ties"]     # optional: parts of `inspect --json` (see part()) that Expected.metadata has by these keys
     CONSTRAINED = True                # optional: most pairs of values are impossible
+    KEPT = 8                          # optional: files in data.zip, at most
     def possible(case): …             # optional: False for what the real program cannot write
     def write(case, path): …          # returns Expected, from the program's own arrays. `path` has the file's name without its
                                       # extension; write() returns the path, too: (path, Expected)
@@ -296,7 +297,7 @@ def main(product):
     rows = [{"case": [values.index(cases[i][name]) for name, values in product.DIMENSIONS.items()], **row(expected)} for i, (_, expected) in zip(numbers, written)]
     committed = home / "products.json"
     if arguments.update:
-        kept = keep(home, cases, rows, paths)
+        kept = keep(home, cases, rows, paths, getattr(product, "KEPT", KEPT))
         for number, name in kept.items():
             rows[number]["file"] = name
         text = ",\n".join("  " + json.dumps(one, ensure_ascii=False) for one in rows)
@@ -316,7 +317,7 @@ def main(product):
     sys.exit(faults != 0)
 
 
-def keep(home, cases, rows, paths):
+def keep(home, cases, rows, paths, most):
     """Copy small files that together have as many pairs of values as possible; return {number: name}."""
     folder = home / "data" / "products"
     shutil.rmtree(folder, ignore_errors=True)
@@ -328,7 +329,7 @@ def keep(home, cases, rows, paths):
     left = {i: combinations(cases[i]) for i, one in enumerate(rows)
             if sizes[i] <= KEPT_BYTES and (one.get("tensors") or "unread" in one or "refused" in one)}
     kept = {}
-    while left and len(kept) < KEPT:
+    while left and len(kept) < most:
         number = max(left, key=lambda i: (len(left[i]), -sizes[i], -i))
         new = left.pop(number)
         if not new:
