@@ -3,17 +3,19 @@
 
 #include "plan.hpp"
 #include "stele/quantize.hpp"
+#include "storage.hpp"
 
 namespace stele::inline v0 {
 
 const Capabilities& PytorchFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.values = true,
-                                    .aliases = true,
-                                    .metadata = true,
-                                    .composites = true,
-                                    .checksums = true,
-                                    .holds = detail::pytorch::holds,
-                                    .keeps = [](std::string_view key) { return key == quantization_key; }};
+  static constexpr Capabilities can{
+      .values = true,
+      .aliases = true,
+      .metadata = true,
+      .composites = true,
+      .checksums = true,
+      .holds = detail::pytorch::holds,
+      .keeps = [](std::string_view key) { return key == quantization_key || key == detail::pytorch::dtype_key; }};
   return can;
 }
 

@@ -28,6 +28,18 @@ const Value* quantization_of(const LeafView& leaf) {
   return found != leaf.annotations()->end() ? &found->second : nullptr;
 }
 
+/// Returns PyTorch's type of a leaf's elements; nullptr if it has none. An opaque leaf has the name of its type.
+const TorchType* type_of(const LeafView& leaf) {
+  if (leaf.dtype() != DType::opaque) return type_of_dtype(leaf.dtype());
+  if (leaf.annotations() == nullptr) return nullptr;
+  const auto found = leaf.annotations()->find(std::string(dtype_key));
+  const std::string* const name = found != leaf.annotations()->end() ? found->second.as_string() : nullptr;
+  const TorchType* const type = name != nullptr ? type_of_name(*name) : nullptr;
+  const bool fits = type != nullptr && type->dtype == DType::opaque && leaf.size() <= UINT64_MAX / type->size &&
+                    leaf.size() * type->size == leaf.byte_size();
+  return fits ? type : nullptr;
+}
+
 /// Returns the row-major strides, in elements, as PyTorch computes them: an extent of 0 counts as 1.
 std::vector<Extent> strides_of(std::span<const Extent> shape) {
   std::vector<Extent> strides(shape.size());
@@ -41,7 +53,7 @@ std::vector<Extent> strides_of(std::span<const Extent> shape) {
 
 }  // namespace
 
-bool holds(DType dtype) noexcept { return type_of_dtype(dtype) != nullptr; }
+bool holds(DType dtype) noexcept { return dtype == DType::opaque || type_of_dtype(dtype) != nullptr; }
 
 std::optional<Affine> affine_of(const LeafView& leaf) {
   const Value* const note = quantization_of(leaf);
@@ -66,7 +78,7 @@ std::optional<Affine> affine_of(const LeafView& leaf) {
   if (axis == nullptr) {
     const auto number = number_of(*scale);
     if (!item("axis")->is_null() || !number || zero->as_i64() == nullptr) return std::nullopt;
-    return Affine{{*number}, {*zero->as_i64()}, std::nullopt};
+    return Affine{{*number}, {*zero->as_i64()}, {}, std::nullopt};
   }
   if (*axis < 0 || static_cast<std::uint64_t>(*axis) >= leaf.shape().size()) return std::nullopt;
   made.axis = static_cast<std::uint64_t>(*axis);
@@ -74,16 +86,22 @@ std::optional<Affine> affine_of(const LeafView& leaf) {
   const Value::List* const scales = scale->as_list();
   const Value::List* const zeros = zero->as_list();
   if (scales == nullptr || zeros == nullptr || scales->size() != count || zeros->size() != count) return std::nullopt;
+  const bool real =
+      std::any_of(zeros->begin(), zeros->end(), [](const Value& zero) { return zero.as_i64() == nullptr; });
+  const auto is_float = [](double number) { return static_cast<double>(static_cast<float>(number)) == number; };
   for (std::size_t i = 0; i < count; ++i) {
-    const auto number = number_of((*scales)[i]);
-    if (!number || (*zeros)[i].as_i64() == nullptr) return std::nullopt;
+    const auto number = number_of((*scales)[i]), origin = number_of((*zeros)[i]);
+    if (!number || !origin) return std::nullopt;
+    // PyTorch converts the numbers of a quantization with real zero points to f32.
+    if (real && (!is_float(*number) || !is_float(*origin))) return std::nullopt;
     made.scales.push_back(*number);
-    made.zero_points.push_back(*(*zeros)[i].as_i64());
+    real ? made.real_zero_points.push_back(*origin) : made.zero_points.push_back(*(*zeros)[i].as_i64());
   }
   return made;
 }
 
 std::string obstacle(const LeafView& leaf) {
+  if (type_of(leaf) == nullptr) return "dtype " + std::string(name(leaf.dtype()));
   if (leaf.dtype() == DType::f4_e2m1 && (leaf.shape().empty() || leaf.shape().back() % 2 != 0)) {
     return "f4_e2m1 with an odd last extent: PyTorch stores two numbers in an element";
   }
@@ -147,8 +165,8 @@ void TensorWriter::tensor(std::uint32_t part, std::uint32_t index, const LeafVie
   std::uint32_t& key = keys_[part][index];
   if (key == no_index) key = add({part, index});
   if (const auto affine = affine_of(leaf)) return quantized(*affine, quantized_storage(leaf.dtype()), key, leaf);
-  const TorchType& type = *type_of_dtype(leaf.dtype());
-  const bool bytes = type.storage.empty();
+  const TorchType& type = *type_of(leaf);
+  const bool bytes = type.storage.empty() || leaf.dtype() == DType::opaque;  // 2.15 has no ComplexHalfStorage
   out_.global("torch._utils", bytes ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
   out_.mark();
   if (bytes) {
@@ -177,9 +195,10 @@ void TensorWriter::quantized(const Affine& affine, std::string_view type, std::u
   place(leaf.shape());
   if (affine.axis) {
     out_.mark();
-    out_.global("torch", "per_channel_affine");
+    const bool real = !affine.real_zero_points.empty();
+    out_.global("torch", real ? "per_channel_affine_float_qparams" : "per_channel_affine");
     array_tensor("DoubleStorage", affine.scales);
-    array_tensor("LongStorage", affine.zero_points);
+    real ? array_tensor("DoubleStorage", affine.real_zero_points) : array_tensor("LongStorage", affine.zero_points);
     out_.unsigned_integer(*affine.axis);
     out_.tuple();
   } else {

@@ -18,13 +18,14 @@
 
 namespace stele::inline v0::detail::pytorch {
 
-/// Returns true if PyTorch has the dtype.
+/// Returns true if PyTorch can have the dtype; an opaque leaf also needs the name of its type.
 bool holds(DType dtype) noexcept;
 
 /// PyTorch's affine quantization: (q - zero point) * scale, for a whole tensor or for each index of an axis.
 struct Affine {
   std::vector<double> scales;
   std::vector<std::int64_t> zero_points;
+  std::vector<double> real_zero_points;  // instead, if one is not an integer
   std::optional<std::uint64_t> axis;
 };
 /// Returns the quantization of a leaf with the annotation `quantization`, or nullopt if PyTorch has no such tensor.

@@ -79,6 +79,16 @@ bool is_contiguous(const View& view) noexcept {
   return true;
 }
 
+/// Returns true if an element is two numbers of 16 bits.
+bool is_half_complex(const TorchType& type) noexcept { return type.dtype == DType::opaque && type.size == 4; }
+bool is_complex(const TorchType& type) noexcept {
+  return is_half_complex(type) || dtype_class(type.dtype) == DTypeClass::complex;
+}
+/// Returns the bytes of a number, whose order the order of bytes in a file changes.
+std::size_t number_size(const TorchType& type) noexcept {
+  return type.dtype == DType::opaque ? (type.size == 1 ? 1 : 2) : swap_unit(type.dtype);
+}
+
 bool is_float(DType dtype) { return dtype_class(dtype) == DTypeClass::floating && element_size(dtype) != 0; }
 
 SourceRange range_of(const void* at, std::uint64_t) {
@@ -166,14 +176,10 @@ Status check_view(const View& view) {
   const auto count = view.shape.element_count();
   if (!count || !checked_mul(*count, std::uint64_t{2} * type.size))
     return bad("the tensor's size does not fit 64 bits");
-  if (view.conjugated && dtype_class(type.dtype) != DTypeClass::complex)
-    return bad("conjugated elements are not complex");
-  if (view.negated && !is_float(type.dtype) && dtype_class(type.dtype) != DTypeClass::complex) {
+  if (view.conjugated && !is_complex(type)) return bad("conjugated elements are not complex");
+  if (view.negated && !is_float(type.dtype) && !is_complex(type)) {
     return Error(Errc::unsupported, "the tensor has the negative bit, but its elements are not floats")
         .found(std::string(type.name));
-  }
-  if (view.storage->big_endian && type.dtype == DType::opaque && type.size > 1) {
-    return Error(Errc::unsupported, "a dtype without an equivalent is stored big-endian").found(std::string(type.name));
   }
   if (type.packed_bits != 0 && !is_contiguous(view)) {
     return Error(Errc::unsupported, "a tensor of packed elements is not contiguous").found(std::string(type.name));
@@ -195,7 +201,7 @@ Status check_view(const View& view) {
 
 bool is_plain(const View& view) noexcept {
   if (view.type->packed_bits != 0 || view.conjugated || view.negated) return false;
-  if (view.storage->big_endian && swap_unit(view.type->dtype) > 1) return false;
+  if (view.storage->big_endian && number_size(*view.type) > 1) return false;
   return is_contiguous(view);
 }
 
@@ -340,12 +346,12 @@ Status Gathered::unpack(std::uint64_t first, std::span<std::byte> out, ReadConte
 
 /// Swaps the bytes of big-endian elements, and flips the signs of conjugated and negated elements.
 void Gathered::change(std::span<std::byte> out) const {
-  const std::size_t unit = swap_unit(type_->dtype);
+  const std::size_t unit = number_size(*type_);
   if (storage_->big_endian && unit > 1) {
     for (std::size_t i = 0; i < out.size(); i += unit) std::reverse(out.data() + i, out.data() + i + unit);
   }
   if (!conjugated_ && !negated_) return;
-  const bool complex = dtype_class(type_->dtype) == DTypeClass::complex;
+  const bool complex = is_complex(*type_);
   for (std::size_t i = 0, number = 0; i < out.size(); i += unit, ++number) {
     const bool imaginary = complex && number % 2 == 1;
     if (negated_ != (conjugated_ && imaginary)) out[i + unit - 1] ^= std::byte{0x80};

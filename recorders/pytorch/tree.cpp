@@ -86,7 +86,7 @@ class TreeBuilder {
     return segment;
   }
   Status note_container(const std::string& kind) {
-    if (!memory_.take(96 + 2 * path_.size())) return index_error("the file's objects need too much memory");
+    if (!memory_.take(160 + 2 * path_.size())) return index_error("the file's objects need too much memory");
     containers_.emplace_back(path_, kind);
     return {};
   }
@@ -237,7 +237,7 @@ class TreeBuilder {
     const Ref versions = objects_.is(state, Kind::dict) ? objects_.find(state, "_metadata") : no_ref;
     if (versions == no_ref) return {};
     STELE_TRY_ASSIGN(Value value, to_value(file_, versions, memory_));
-    if (!memory_.take(96 + 2 * path_.size())) return index_error("the file's objects need too much memory");
+    if (!memory_.take(160 + 2 * path_.size())) return index_error("the file's objects need too much memory");
     versions_.emplace_back(path_, std::move(value));
     return {};
   }
@@ -512,6 +512,8 @@ class TreeBuilder {
       metadata_.erase(extras);
     }
     to_.set_metadata(std::move(metadata_));
+    const bool merged = merge_paths(containers_);
+    if (merge_paths(versions_) || merged) to_.data().left_out.emplace_back("containers with the name of another");
     const bool plain = containers_.size() == 1 && containers_[0].second[0] == container::ordered_dict && !has_values_;
     if (!plain && !program_ && !containers_.empty()) to_.set_origin(containers_origin, containers_text());
     if (!versions_.empty()) {
@@ -526,6 +528,13 @@ class TreeBuilder {
     if (file_.storages->in_order()) to_.set_in_order();
     to_.keep(file_.storages);
     return to_.finish();
+  }
+
+  /// Removes what has the path of an earlier item, because a key is empty or has a dot. Returns true if anything does.
+  template <class Items>
+  static bool merge_paths(Items& items) {
+    std::set<std::string> seen;
+    return std::erase_if(items, [&](const auto& item) { return !seen.insert(item.first).second; }) != 0;
   }
 
   std::string containers_text() const {

@@ -215,13 +215,18 @@ class RandomTree {
     // Flat files store only whole bytes.
     if (!can_.nesting && bits(dtype) % 8 != 0) shape.push_back(4);
     const std::uint64_t count = *stele::element_count(shape);
-    const std::uint64_t size =
-        bits(dtype) == 0 ? (count == 0 ? 0 : random_.below(100)) : *stele::byte_length(dtype, count);
+    // PyTorch's files have the name of an opaque tensor's type.
+    constexpr const char* type_key = "pytorch.dtype";
+    const bool typed = dtype == stele::DType::opaque && can_.keeps != nullptr && can_.keeps(type_key);
+    const std::uint64_t size = typed              ? count
+                               : bits(dtype) == 0 ? (count == 0 ? 0 : random_.below(100))
+                                                  : *stele::byte_length(dtype, count);
     auto memory = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(size) + 1);
     random_.fill(*memory);
     const stele::LeafOps& ops = random_.chance(70) ? memory_ops : read_only_ops;
     closed_.push_back(builder_.tensor(name, dtype, shape, size, {&ops, memory->data(), 0}, conditional));
     builder_.keep(std::move(memory));
+    if (typed) builder_.annotate(type_key, stele::Value("bits8"));
     if (can_.ids && random_.chance(30)) {
       builder_.set_id(random_.chance(50) ? stele::ParamId::from_u64(random_.bits())
                                          : stele::ParamId::from_uuid(random_.bits(), random_.bits()));

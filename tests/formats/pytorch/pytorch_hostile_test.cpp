@@ -168,6 +168,22 @@ TEST_CASE("pytorch hostile: dtypes and metadata of tensors") {
   CHECK_REFUSED(with(list({})), Errc::malformed, "metadata of a tensor");
   const std::string integers = tensor(storage_of("IntStorage", text("0"), 2), {}, {dict({{"neg", yes}})});
   check_unreadable(integers, "not floats");
+  // Elements of two numbers of 16 bits, whose bytes and signs are changed like those of other complex numbers.
+  const auto half = [](const Values& metadata) {
+    return ordered({{"w", tensor(storage_of("ComplexHalfStorage", text("0"), 2), {}, metadata)}});
+  };
+  const auto first = [](const std::string& file) { return good(content(good(opened(file)).leaf(0))); };
+  CHECK(first(zip_file(half({dict({{"conj", yes}})}), {{"data/0", "1234abcd"}})) ==
+        "123\xb4"
+        "abc\xe4"s);
+  CHECK(first(zip_file(half({dict({{"neg", yes}})}), {{"data/0", "1234abcd"}})) ==
+        "1\xb2"
+        "3\xb4"
+        "a\xe2"
+        "c\xe4"s);
+  Records swapped = records(pickled(half({})), {{"data/0", "1234abcd"}});
+  swapped[1].second = "big";
+  CHECK(first(zipped(swapped)) == "2143badc");
   // A copy of the bytes, each of which has two elements of the last axis.
   const std::string bytes = "\x01\x23\x45\x67\x10\x32\x54\x76";
   struct Strided {

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "pytorch_written.hpp"
+#include "support/pytorch_outcome.hpp"
 
 namespace pytorch_write_test {
 
@@ -122,6 +123,31 @@ TEST_CASE("pytorch writes: every dtype") {
   }
 }
 
+TEST_CASE("pytorch writes: opaque tensors with the name of PyTorch's dtype") {
+  struct Case {
+    std::string type;
+    std::vector<Extent> shape;
+    std::string bytes, text;  // no text: refused
+  };
+  for (const Case& c : std::vector<Case>{{"complex32", {2}, "12345678", "T('0' 8, (2), (1), torch.complex32)"},
+                                         {"bits16", {1, 3}, "123456", "T('0' 6, (1, 3), (3, 1), torch.bits16)"},
+                                         {"bits4x2", {}, "1", "T('0' 1, (), (), torch.bits4x2)"},
+                                         {"bits16", {2}, "123", ""},
+                                         {"float32", {1}, "1234", ""},
+                                         {"other", {1}, "1", ""}}) {
+    CAPTURE(c.type);
+    const Snapshot s =
+        Flat().tensor("w", DType::opaque, c.shape, c.bytes).note(Value(c.type), "pytorch.dtype").snapshot();
+    if (c.text.empty()) {
+      CHECK(refused(s).code() == Errc::not_representable);
+      continue;
+    }
+    const std::string file = file_of(s);
+    CHECK(object_of(file) == "O{'w': " + c.text + "}");
+    CHECK(entry_of(file, "data/0") == c.bytes);
+  }
+}
+
 TEST_CASE("pytorch writes: shapes") {
   const std::string file = file_of(Flat()
                                        .tensor("scalar", DType::i8, {}, "a")
@@ -155,6 +181,12 @@ TEST_CASE("pytorch writes: quantized tensors") {
         "T(Long '2' 2, (2), (1)), 1)), 'w': T(Float '3' 2, (2), (1))}");
   CHECK(entry_of(file, "data/1") == "\0\0\0\0\0\0\xe0\x3f\0\0\0\0\0\0\xd0\x3f"s);
   CHECK(entry_of(file, "data/2") == "\3\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0"s);
+  rows[3].second = Value(Value::List{Value(0.5), integer(4)});  // real zero points, which PyTorch has as f32
+  CHECK(object_of(file_of(Flat().tensor("q", DType::u8, {1, 2}, "ab").note(rows).snapshot())) ==
+        "O{'q': Q(QUInt8 '0' 2, (1, 2), (2, 1), (torch.per_channel_affine_float_qparams, T(Double '1' 2, (2), (1)), "
+        "T(Double '2' 2, (2), (1)), 1))}");
+  rows[3].second = Value(Value::List{Value(0.1), integer(4)});
+  CHECK(refused(Flat().tensor("q", DType::u8, {1, 2}, "ab").note(rows).snapshot()).path() == "q");
   Value::Map wide = whole;
   wide[1].second = integer(32);
   CHECK(object_of(file_of(Flat().tensor("q", DType::i32, {1}, "abcd").note(wide).snapshot())) ==
@@ -181,6 +213,26 @@ TEST_CASE("pytorch writes: quantizations that PyTorch does not have are lost") {
     SaveOptions options;
     options.allow_loss = true;
     CHECK(object_of(file_of(s, options)) == "O{'w': T(Float '0' 2, (2), (1))}");
+  }
+}
+
+TEST_CASE("pytorch writes: containers that have one name become one") {
+  namespace files = stele_test::pytorch_files;
+  const std::string w = files::tensor(files::floats_storage("0", 2));
+  struct Case {
+    std::string object, written;
+  };
+  for (const Case& c :
+       std::vector<Case>{{files::dict({{"", files::dict({{"x", w}})}, {"y", w}}),
+                          "{'x': T(Float '0' 2, (2), (1)), 'y': T(Float '0' 2, (2), (1))}"},
+                         {files::dict({{"a", files::dict({{"b.c", files::dict({{"x", w}})}})},
+                                       {"a.b", files::dict({{"c", files::dict({{"y", w}})}})}}),
+                          "{'a': {'b': {'c': {'x': T(Float '0' 2, (2), (1)), 'y': T(Float '0' 2, (2), (1))}}}}"}}) {
+    const Snapshot file = good(files::opened(files::zip_file(c.object)));
+    CHECK(object_of(file_of(file)) == c.written);
+    BufferSink sink;
+    const Report report = good(PytorchRecorder<>().save(file, sink));
+    CHECK(report.to_string().find("containers with the name of another") != std::string::npos);
   }
 }
 

@@ -82,8 +82,9 @@ class Flat {
     builder_.alias(builder_.intern(name), last_);
     return *this;
   }
-  Flat& note(Value::Map quantization) {
-    builder_.annotate("quantization", Value(std::move(quantization)));
+  Flat& note(Value::Map quantization) { return note(Value(std::move(quantization)), "quantization"); }
+  Flat& note(Value value, std::string key) {
+    builder_.annotate(std::move(key), std::move(value));
     return *this;
   }
   Flat& origin(std::string_view key, std::string text) {

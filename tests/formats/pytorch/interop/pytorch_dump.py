@@ -40,6 +40,9 @@ REAL = {"torch._utils", "torch._tensor", "torch.storage", "torch.nn.parameter", 
         "numpy._core.multiarray", "torch.serialization", "torch.jit._pickle"}
 
 
+STORAGE = torch.storage.TypedStorage
+
+
 class Opaque:
     """An object of a class that nobody imports."""
     name = None
@@ -201,7 +204,7 @@ def to_value(thing):
 
 
 def has_tensor(thing):
-    if isinstance(thing, (torch.Tensor, Parts)) or numpy and isinstance(thing, numpy.ndarray):
+    if isinstance(thing, (torch.Tensor, Parts, STORAGE)) or numpy and isinstance(thing, numpy.ndarray):
         return True
     if isinstance(thing, Opaque):
         return any(map(has_tensor, (thing.args, thing.state, thing.items, thing.entries)))
@@ -216,7 +219,7 @@ class Dump:
     def __init__(self, thing=None):
         self.tensors, self.values, self.keep = {}, {}, thing
         if thing is not None:
-            self.add("tensor" if isinstance(thing, (torch.Tensor, Parts)) else "", thing)
+            self.add("tensor" if isinstance(thing, (torch.Tensor, STORAGE)) else "", thing)
 
     def add(self, path, thing):
         def below(key, value):
@@ -224,6 +227,8 @@ class Dump:
 
         if isinstance(thing, torch.Tensor):
             self.tensors[path] = thing
+        elif isinstance(thing, STORAGE):
+            self.tensors[path] = torch.tensor([], dtype=thing.dtype).set_(thing)
         elif numpy and isinstance(thing, numpy.ndarray):
             little = numpy.ascontiguousarray(thing, thing.dtype.newbyteorder("<"))
             self.tensors[path] = torch.from_numpy(little.astype(little.dtype.newbyteorder("=")))
