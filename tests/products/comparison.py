@@ -5,6 +5,9 @@
     DIMENSIONS = {"dtype": ["float32", …], "order": ["C", "F"], …}   # values that JSON has
     PACKAGES = ["numpy"]              # whose versions are recorded
     PAGES = ["numpy"]                 # docs/formats/*.md whose tables name every dimension
+    CONSTRAINED = True                # optional: possible() refuses most combinations
+    KEPT = 40                         # optional: files in data.zip, at most
+    def hides(case): …                # optional, with CONSTRAINED: True if stele refuses the file or all its arrays
     def possible(case): …             # optional: False for what the real program cannot write
     def write(case, path): …          # returns Expected, from the program's own arrays. `path` has the file's name without its
                                       # extension; write() returns the path, too: (path, Expected)
@@ -32,8 +35,9 @@ from pathlib import Path
 KEPT = 40  # files of a product in data.zip, at most
 KEPT_BYTES = 6000  # of one of them
 
-NAMES = {"bool": "bool", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128", "float8_e4m3fn": "f8_e4m3",
-         "float8_e5m2": "f8_e5m2"} | {f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint", "float")
+NAMES = {"bool": "bool", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128", "float8_e4m3fn": "f8_e4m3fn",
+         "float8_e5m2": "f8_e5m2", "float8_e4m3fnuz": "f8_e4m3fnuz", "float8_e5m2fnuz": "f8_e5m2fnuz",
+         "float8_e8m0fnu": "f8_e8m0"} | {f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint", "float")
                                       for bits in (8, 16, 32, 64)}
 
 
@@ -43,6 +47,7 @@ class Expected:
     tensors: dict = dataclasses.field(default_factory=dict)  # name -> array, or (dtype of stele, shape, bytes)
     unread: tuple = ()  # names of entries that stele lists as unreadable
     metadata: dict = dataclasses.field(default_factory=dict)  # keys of `inspect --json`'s "properties"
+    values: dict | None = None  # path -> value of `inspect --json`'s "values"; None: not compared
     refused: str | None = None  # the code of the error, if the file is not opened
     lossy: bool = False  # it is written again with --allow-loss only
     unwritable: str | None = None  # the code of the error when stele writes it in this format
@@ -67,7 +72,7 @@ def digest(tensors):
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def summary(shas, unread, metadata):
+def summary(shas, unread, metadata, values):
     """Return what products.json says of an open file; equal JSON has equal digests."""
     names = sorted(unread)
     if len(names) > 10:
@@ -75,6 +80,8 @@ def summary(shas, unread, metadata):
     found = {"tensors": len(shas), "digest": digest(shas)[:32], "unread": names}
     if metadata:
         found["metadata"] = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()[:32]
+    if values:
+        found["values"] = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
     return {key: value for key, value in found.items() if value != []}
 
 
@@ -84,7 +91,7 @@ def row(expected):
         return {"refused": expected.refused}
     tensors = {name: content(array) for name, array in expected.tensors.items()}
     shas = {name: (hashlib.sha256(data).hexdigest(), dtype, shape) for name, (dtype, shape, data) in tensors.items()}
-    return summary(shas, expected.unread, expected.metadata)
+    return summary(shas, expected.unread, expected.metadata, expected.values)
 
 
 def command(stele, *arguments):
@@ -117,22 +124,28 @@ def found(stele, paths):
     rows = []
     for path, seen in zip(paths, inspected):
         if "error" in seen:
-            rows.append(({"refused": seen["error"]["code"]}, {}, {}))
+            rows.append(({"refused": seen["error"]["code"]}, {}, {}, {}))
             continue
         if not hashed[path] or "tensors" not in hashed[path]:
-            rows.append(({"refused": "an element cannot be read"}, {}, {}))
+            rows.append(({"refused": "an element cannot be read"}, {}, {}, {}))
             continue
         unread = [t["name"] for t in seen["tensors"] if "unreadable" in t.get("annotations", {})]
         shas = {t["name"]: t["digest"] for t in hashed[path]["tensors"]}
         tensors = {t["name"]: (shas[t["name"]], t["dtype"], t["shape"]) for t in seen["tensors"] if t["name"] not in unread}
         properties = seen.get("properties", seen["metadata"])
-        rows.append((summary(tensors, unread, properties), tensors, properties))
+        values = seen.get("values", {})
+        rows.append((summary(tensors, unread, properties, values), tensors, properties, values))
     return rows
+
+
+def comparable(result, wanted):
+    """Return what stele finds in a file, without the values if the product's row has none."""
+    return result if "values" in wanted else {key: value for key, value in result.items() if key != "values"}
 
 
 def differences(expected, result):
     """Return lines that say how a file of the real program differs from what stele finds in it."""
-    seen, tensors, properties = result
+    seen, tensors, properties, values = result
     if expected.refused or "refused" in seen:
         return [f"expected {row(expected).get('refused', 'to open')}, found {seen.get('refused', 'an open file')}"]
     lines = []
@@ -147,10 +160,14 @@ def differences(expected, result):
             lines.append(f"{name!r}: expected {dtype} {shape}, found {tensors[name][1]} {tensors[name][2]}, {same}")
     if row(expected).get("unread") != seen.get("unread"):
         lines.append(f"unread: expected {sorted(expected.unread)}, found {seen.get('unread')}")
-    for key in sorted(set(expected.metadata) | set(properties)):
-        one, other = expected.metadata.get(key), properties.get(key)
-        if json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True):
-            lines.append(f"metadata {key!r}: expected {one!r}, found {other!r}")
+    pairs = [("metadata", expected.metadata, properties)]
+    if expected.values is not None:
+        pairs.append(("value", expected.values, values))
+    for kind, ours, theirs in pairs:
+        for key in sorted(set(ours) | set(theirs)):
+            one, other = ours.get(key), theirs.get(key)
+            if json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True):
+                lines.append(f"{kind} {key!r}: expected {one!r}, found {other!r}")
     return lines
 
 
@@ -184,6 +201,47 @@ def covering(dimensions, strength, possible):
     return cases
 
 
+def constrained(dimensions, possible, hides=None):
+    """Return cases that contain each possible pair of values, for products with many conditions; always the same.
+
+    A case that `hides` its elements, because stele refuses the file or its arrays, proves nothing of its other values: it
+    only covers pairs that no other case can have."""
+    names = list(dimensions)
+    order = random.Random(1)
+    pairs = {((a, i), (b, j)) for n, a in enumerate(names) for b in names[n + 1:]
+             for i in range(len(dimensions[a])) for j in range(len(dimensions[b]))}
+    cases = []
+
+    def new(case):
+        items = list(case.items())
+        return {(a, b) for n, a in enumerate(items) for b in items[n + 1:]} & pairs
+
+    def values(case):
+        return {name: dimensions[name][i] for name, i in case.items()}
+
+    def cover(pair, allowed, tries):
+        for _ in range(tries):
+            case = {name: order.randrange(len(dimensions[name])) for name in names} | dict(pair)
+            if allowed(values(case)):
+                break
+        else:
+            return  # impossible
+        best = new(case)
+        for _ in range(100):  # change one value at a time
+            name = order.choice(names)
+            other = case | {name: order.randrange(len(dimensions[name]))} | dict(pair)
+            if other != case and allowed(values(other)) and len(found := new(other)) >= len(best):
+                case, best = other, found
+        pairs.difference_update(best)
+        cases.append(values(case))
+    steps = [possible] if hides is None else [lambda case: possible(case) and not hides(case), possible]
+    for allowed in steps:
+        for pair in sorted(pairs):
+            if pair in pairs:
+                cover(pair, allowed, 400)
+    return cases
+
+
 def combinations(case):
     items = [(name, json.dumps(value)) for name, value in case.items()]
     return {(a, b) for i, a in enumerate(items) for b in items[i + 1:]}
@@ -200,7 +258,10 @@ def main(product):
     home = Path(product.__file__).parent
     possible = getattr(product, "possible", lambda case: True)
     triples = covering(product.DIMENSIONS, 3, possible) if getattr(product, "TRIPLES", False) else None
-    cases = triples or covering(product.DIMENSIONS, 2, possible)
+    if getattr(product, "CONSTRAINED", False):
+        cases = constrained(product.DIMENSIONS, possible, getattr(product, "hides", None))
+    else:
+        cases = triples or covering(product.DIMENSIONS, 2, possible)
     numbers = range(len(cases)) if arguments.only is None else [arguments.only]
     shutil.rmtree(arguments.folder, ignore_errors=True)
     arguments.folder.mkdir(parents=True)
@@ -217,7 +278,7 @@ def main(product):
 
     results = found(arguments.stele, paths)
     for number, (_, expected), result in zip(numbers, written, results):
-        if row(expected) != result[0]:
+        if row(expected) != (result[0] if expected.values is not None else comparable(result[0], {})):
             fault(number, "read", differences(expected, result))
     back = 0
     for number, path, (_, expected) in zip(numbers, paths, written):
@@ -246,7 +307,7 @@ def main(product):
     rows = [{"case": [values.index(cases[i][name]) for name, values in product.DIMENSIONS.items()], **row(expected)} for i, (_, expected) in zip(numbers, written)]
     committed = home / "products.json"
     if arguments.update:
-        kept = keep(home, cases, rows, paths)
+        kept = keep(home, cases, rows, paths, getattr(product, "KEPT", KEPT))
         for number, name in kept.items():
             rows[number]["file"] = name
         text = ",\n".join("  " + json.dumps(one, ensure_ascii=False) for one in rows)
@@ -266,7 +327,7 @@ def main(product):
     sys.exit(faults != 0)
 
 
-def keep(home, cases, rows, paths):
+def keep(home, cases, rows, paths, count):
     """Copy small files that together have as many pairs of values as possible; return {number: name}."""
     folder = home / "data" / "products"
     shutil.rmtree(folder, ignore_errors=True)
@@ -278,7 +339,7 @@ def keep(home, cases, rows, paths):
     left = {i: combinations(cases[i]) for i, one in enumerate(rows)
             if sizes[i] <= KEPT_BYTES and (one.get("tensors") or "unread" in one or "refused" in one)}
     kept = {}
-    while left and len(kept) < KEPT:
+    while left and len(kept) < count:
         number = max(left, key=lambda i: (len(left[i]), -sizes[i], -i))
         new = left.pop(number)
         if not new:
