@@ -150,6 +150,9 @@ class ArrayReader {
       const std::string_view inner = configuration != nullptr ? text(configuration->find("cname")) : "";
       if (!is_blosc_codec(inner)) return refuse("the codec blosc with " + quoted(inner));
     }
+    if (codec == Codec::crc32c && configuration != nullptr && text(configuration->find("location")) == "start") {
+      return refuse("the codec crc32c with the checksum before the data");
+    }
     constexpr std::size_t max_codecs = 8;
     if (array_.codecs.size() == max_codecs) return refuse("more than 8 codecs");
     array_.codecs.push_back(*codec);
@@ -188,6 +191,19 @@ class ArrayReader {
       if (transformers->as_list() == nullptr || !transformers->as_list()->empty()) refuse("storage transformers");
     }
     if (const Value* const names = document.find("dimension_names"); !is_null(names)) array_.dimension_names = *names;
+    constexpr std::string_view known[] = {"zarr_format",     "node_type",
+                                          "shape",           "data_type",
+                                          "chunk_grid",      "chunk_key_encoding",
+                                          "fill_value",      "codecs",
+                                          "attributes",      "storage_transformers",
+                                          "dimension_names", "consolidated_metadata"};
+    for (const auto& [key, value] :
+         *document.as_map()) {  // an extension, unless it declares that readers may ignore it
+      if (std::find(std::begin(known), std::end(known), key) != std::end(known)) continue;
+      const Value* const needed = value.find("must_understand");
+      if (needed == nullptr || needed->as_bool() == nullptr || *needed->as_bool())
+        refuse("the extension " + quoted(key));
+    }
     STELE_TRY(codecs(document.find("codecs"), true));
     return {};
   }

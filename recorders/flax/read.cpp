@@ -245,22 +245,24 @@ class Reader {
         Array part;
         STELE_TRY(read(part, token));
         const FlaxType* type = type_of(part.dtype);
-        if (type == nullptr || (i != 0 && part.dtype != whole.dtype) || part.shape.size() != 1 ||
-            byte_length(type->dtype, part.shape[0]) != part.bytes) {
+        if ((i != 0 && part.dtype != whole.dtype) || part.shape.size() != 1 ||
+            (type != nullptr && byte_length(type->dtype, part.shape[0]) != part.bytes)) {
           return wrong(token, "parts of one axis and one dtype");
         }
         STELE_TRY(take(JoinedBoxes::memory(1, 1) + sizeof(Box) + 64, token));
-        boxes.push_back({{count}, {part.shape[0]}});
+        const Extent length = type != nullptr ? part.shape[0] : part.bytes;  // bytes if the dtype cannot be read
+        boxes.push_back({{count}, {length}});
         leaves.push_back(part.provider);
         whole.dtype = std::move(part.dtype);
         whole.bytes += part.bytes;
-        count += part.shape[0];
+        count += length;
       }
     }
+    if (boxes.empty()) return wrong(token, "parts of an array");
     const FlaxType* type = type_of(whole.dtype);
-    if (type == nullptr) return wrong(token, "parts of an array");
     const Extent flat[] = {count};
-    const auto joined = std::make_shared<JoinedBoxes>(flat, element_size(type->dtype), boxes, leaves);
+    const auto joined =
+        std::make_shared<JoinedBoxes>(flat, type != nullptr ? element_size(type->dtype) : 1, boxes, leaves);
     whole.provider = joined->provider();
     builder_.keep(joined);
     return add(name, std::move(whole), token);

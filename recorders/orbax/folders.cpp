@@ -104,7 +104,9 @@ Result<Step> find_step(const std::vector<std::string>& names,
     if (all.is_tree(prefix)) {
       step.trees.push_back({item, prefix});
     } else if (all.has(prefix, json_item_file)) {
-      step.documents.push_back({item, prefix});
+      step.documents.push_back({item, prefix + std::string(json_item_file)});
+    } else if (item == metrics_item && all.has(prefix, metrics_item)) {
+      step.documents.push_back({item, prefix + std::string(metrics_item)});
     } else {
       step.skipped.push_back(item);
     }

@@ -12,12 +12,12 @@ namespace stele::inline v0::detail::orbax {
 
 inline constexpr std::string_view step_file = "_CHECKPOINT_METADATA", tree_file = "_METADATA",
                                   strings_file = "_strings.json", commit_file = "commit_success.txt",
-                                  json_item_file = "metadata", msgpack_file = "checkpoint";
+                                  json_item_file = "metadata", msgpack_file = "checkpoint", metrics_item = "metrics";
 
 /// A part of a folder's names: their common prefix is "" or ends with a slash.
 struct Item {
-  std::string name;  // name of the item; empty: the folder is an item
-  std::string prefix;
+  std::string name;    // name of the item; empty: the folder is an item
+  std::string prefix;  // of a document: the name of its file
 };
 
 /// The step that is opened.

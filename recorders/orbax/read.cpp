@@ -17,6 +17,7 @@
 #include "folders.hpp"
 #include "io/text.hpp"
 #include "json/json.hpp"
+#include "json/python_json.hpp"
 #include "leaves/provider.hpp"
 #include "ocdbt.hpp"
 #include "passes/byte_order.hpp"
@@ -107,12 +108,9 @@ class Reader {
     constexpr std::uint64_t max_bytes = 100'000'000;
     STELE_TRY_ASSIGN(const std::string text, read_text(*file, max_bytes, "the metadata are too large"));
     memory_.admit(text.size(), index_rate::index);
-    json::Reader in(text);
-    Value value;
-    auto read = json::read_value(in, value, static_cast<std::size_t>(memory_.left()), true);
-    if (read && !in.finish()) read = in.status();
+    auto read = json::read_python_document(text, static_cast<std::size_t>(memory_.left()));
     if (!read) return std::move(read).error().file(file->name());
-    return value;
+    return read;
   }
 
   /// Returns false for a step that was not finished.
@@ -141,7 +139,7 @@ class Reader {
   }
 
   Status document(const Item& item) {
-    STELE_TRY_ASSIGN(const Value value, json_of(item.prefix + std::string(json_item_file)));
+    STELE_TRY_ASSIGN(const Value value, json_of(item.prefix));
     return add_metadata(item.name, &value);
   }
 

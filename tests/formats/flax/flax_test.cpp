@@ -116,6 +116,15 @@ TEST_CASE("flax: arrays in parts") {
   std::string damaged = file;
   damaged[second + 1] = '2';
   CHECK(code_of(recorder.open(bytes_of(damaged))) == Errc::malformed);
+
+  std::string unknown = file;  // a part of another dtype is damage; a dtype that stele lacks is not
+  for (std::size_t at = unknown.find("float32"), w = 0; w < 3; ++w, at = unknown.find("float32")) {
+    unknown.replace(at, 7, "float33");
+  }
+  const Snapshot other = good(recorder.open(bytes_of(unknown)));
+  CHECK(unreadable_reason(*other.find("w")) == "an array of dtype float33");
+  CHECK(good(content(*other.find("w"))) == good(content(*opened.find("w"))));
+  CHECK(other.find("b")->dtype() == DType::f32);
 }
 
 TEST_CASE("flax: what is no tensor stays an entry") {

@@ -7,8 +7,10 @@
 #include <stele/recorders/zarr.hpp>
 #include <stele/recover.hpp>
 
+#include <cmath>
 #include <complex>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -317,9 +319,51 @@ TEST_CASE("zarr: millions of absent chunks are filled") {
 TEST_CASE("zarr: attributes that are not JSON are listed") {
   const std::string group = R"({"zarr_format":2})";
   const Snapshot opened = good(open_files(
-      {{".zgroup", group}, {".zattrs", R"({"a":NaN})"}, {"g/.zgroup", group}, {"g/.zattrs", R"({"b":NaN})"}}));
+      {{".zgroup", group}, {".zattrs", R"({"a":nan})"}, {"g/.zgroup", group}, {"g/.zattrs", R"({"b":NaN})"}}));
   CHECK(opened.data()->left_out ==
         std::vector<std::string>{"attributes of groups: the root: attributes that are not JSON, g"});
+}
+
+TEST_CASE("zarr: attributes with numbers that only Python's JSON has") {
+  const std::string attributes = R"({"a":NaN,"b":[-Infinity,Infinity,"NaN"],"N":"\\","t":"\"-Infinity","n":-1})";
+  const Files v3 = {{"zarr.json", R"({"zarr_format":3,"node_type":"group","attributes":)" + attributes + "}"}};
+  for (const Files& files : {v3, Files{{".zgroup", R"({"zarr_format":2})"}, {".zattrs", attributes}}}) {
+    const Snapshot opened = good(open_files(files));
+    const Value& found = opened.properties();
+    CHECK(std::isnan(*found.find("a")->as_f64()));
+    const Value::List& list = *found.find("b")->as_list();
+    CHECK(*list[0].as_f64() == -std::numeric_limits<double>::infinity());
+    CHECK(*list[1].as_f64() == std::numeric_limits<double>::infinity());
+    CHECK(*list[2].as_string() == "NaN");
+    CHECK(*found.find("N")->as_string() == "\\");
+    CHECK(*found.find("t")->as_string() == "\"-Infinity");
+    CHECK(*found.find("n")->as_i64() == -1);
+    CHECK(code_of(saved(ZarrRecorder<>(), opened)) == Errc::not_representable);
+  }
+  for (const char* text :
+       {"{\"a\":Na}", "{\"a\":NaN", "{\"a\":NaNNaN}", "{\"a\":NaN,\"b\":\"\\u0000NaN\"}", "{NaN:1}", "\"NaN"}) {
+    CAPTURE(text);
+    const Files files = {
+        {"zarr.json", R"({"zarr_format":3,"node_type":"group","attributes":)" + std::string(text) + "}"}};
+    CHECK_FALSE(open_files(files));
+  }
+}
+
+TEST_CASE("zarr: extensions of an array") {
+  const auto opened = [](const std::string& member) {
+    return good(open_files(
+        {{"zarr.json", R"({"zarr_format":3,"node_type":"group"})"},
+         {"w/zarr.json",
+          R"({"zarr_format":3,"node_type":"array","shape":[2],"data_type":"uint8","fill_value":0,"chunk_grid":{"name":)"
+          R"("regular","configuration":{"chunk_shape":[2]}},"chunk_key_encoding":{"name":"default"},"codecs":[{"name":)"
+          R"("bytes"}],)" +
+              member + "}"},
+         {"w/c/0", "ab"}}));
+  };
+  CHECK(good(content(*opened(R"("other":{"must_understand":false})").find("w"))) == "ab");
+  for (const char* member : {R"("other":{"must_understand":true})", R"("other":{"name":"x"})", R"("other":1)"}) {
+    CHECK(unreadable_reason(*opened(member).find("w")) == "the extension \"other\"");
+  }
 }
 
 TEST_CASE("zarr: consolidated metadata alone") {
