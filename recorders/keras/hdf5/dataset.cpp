@@ -124,7 +124,7 @@ Status Datasets::add(const Header& header, Entry& entry) {
 
 Status Datasets::texts(Entry& entry, const Type& type, const Space& space, bool in_place) {
   constexpr std::uint64_t max_bytes = std::uint64_t{64} << 10;
-  if (!in_place || entry.bytes > max_bytes || space.shape.size() > 1 ||
+  if ((!in_place && entry.bytes != 0) || entry.bytes > max_bytes || space.shape.size() > 1 ||
       file_.memory_left() < 8 * sizeof(Value) * space.count) {
     return unreadable(entry, "a dataset of text");
   }

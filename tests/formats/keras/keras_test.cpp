@@ -287,6 +287,17 @@ TEST_CASE("keras: every index of chunks, with every maximum size and filter") {
   CHECK(compared == 12 * 6);
 }
 
+TEST_CASE("keras: long arrays of chunks have pages") {
+  const std::string file = golden("paged.h5");
+  const Snapshot s = good(Hdf5Recorder<>().open(bytes_of(file)));
+  for (const char* name : {"fixed", "extensible"}) {
+    CAPTURE(name);
+    const std::string found = good(content(*s.find(name)));
+    const std::size_t size = name == "fixed"s ? 2100 : 150'000;
+    CHECK(found == "\0\1\2"s + std::string(size - 13, '\xff') + "\0\1\2\3\4\5\6\7\x8\x9"s);
+  }
+}
+
 TEST_CASE("keras: what is no tensor and no attribute of stele is listed") {
   const std::string file = golden("others.h5");
   const Snapshot s = good(Hdf5Recorder<>().open(bytes_of(file)));
@@ -370,6 +381,7 @@ TEST_CASE("keras: every truncation and every changed byte is an error or opens")
                          {&hdf5, "latest.h5", 5},
                          {&hdf5, "others.h5", 5},
                          {&hdf5, "chunks.h5", 67},
+                         {&hdf5, "paged.h5", 499},
                          {&hdf5, "heaps_earliest.h5", 5},
                          {&hdf5, "heaps_v108.h5", 11},
                          {&hdf5, "heaps_latest.h5", 11},
