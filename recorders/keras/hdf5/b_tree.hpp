@@ -1,5 +1,5 @@
 // B-trees of version 1: of the symbol tables of groups (type 0), and of chunks (type 1). B-trees of version 2: of
-// links, attributes and large objects in fractal heaps.
+// links, attributes and large objects in fractal heaps, and of chunks (types 10 and 11).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The index of a dataset's chunks: one chunk, no index (implicit), a fixed array, or a B-tree of version 1.
+// The index of a dataset's chunks: one chunk, no index (implicit), a fixed or extensible array, or a B-tree.
 #pragma once
 
 #include <cstdint>

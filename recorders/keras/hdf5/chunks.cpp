@@ -6,12 +6,13 @@
 #include <string>
 
 #include "base/byte_planes.hpp"
+#include "base/limits.hpp"
 #include "encodings/gzip/gzip.hpp"
 
 namespace stele::inline v0::detail::hdf5 {
 namespace {
 
-constexpr std::uint16_t shuffle_filter = 2, fletcher_filter = 3;
+constexpr std::uint16_t shuffle_filter = 2, fletcher_filter = 3, lzf_filter = 32000;  // LZF is h5py's own
 constexpr std::size_t fletcher_size = 4;
 
 std::uint32_t fletcher32(std::span<const std::byte> data) noexcept {
@@ -31,10 +32,40 @@ std::uint32_t fletcher32(std::span<const std::byte> data) noexcept {
   return fold(high) << 16 | fold(low);
 }
 
+/// Decodes LibLZF's format: runs of 1 to 32 bytes, and copies of 3 to 264 of the last 8192 bytes. Returns the size of
+/// the decoded bytes. Errors: malformed.
+Result<std::size_t> decode_lzf(std::span<const std::byte> from, std::span<std::byte> to) {
+  const auto refuse = [] { return damaged("the data of LZF are damaged"); };
+  std::size_t at = 0, size = 0;
+  while (at < from.size()) {
+    const auto control = std::to_integer<std::size_t>(from[at++]);
+    if (control < 32) {
+      const std::size_t n = control + 1;
+      if (n > from.size() - at || n > to.size() - size) return refuse();
+      std::memcpy(to.data() + size, from.data() + at, n);
+      at += n;
+      size += n;
+      continue;
+    }
+    std::size_t n = (control >> 5) + 2;
+    if (n == 9 && at < from.size()) n += std::to_integer<std::size_t>(from[at++]);
+    if (at == from.size()) return refuse();
+    const std::size_t distance = ((control & 31U) << 8 | std::to_integer<std::size_t>(from[at++])) + 1;
+    if (distance > size || n > to.size() - size) return refuse();
+    for (const std::size_t end = size + n; size < end; ++size) to[size] = to[size - distance];  // may overlap
+  }
+  return size;
+}
+
 }  // namespace
 
 bool has_filter(std::uint16_t id) noexcept {
-  return id == deflate_filter || id == shuffle_filter || id == fletcher_filter;
+  return max_ratio(id) > 1 || id == shuffle_filter || id == fletcher_filter;
+}
+
+std::uint64_t max_ratio(std::uint16_t filter) noexcept {
+  constexpr std::uint64_t max_lzf_ratio = 88;  // 264 bytes of 3
+  return filter == deflate_filter ? max_deflate_ratio : filter == lzf_filter ? max_lzf_ratio : 1;
 }
 
 bool ChunkedLeaf::filtered(std::uint64_t number) const noexcept {
@@ -64,11 +95,12 @@ Result<Bytes> ChunkedLeaf::decode(const Chunk& chunk) const {
       const std::uint32_t old = (found & 0x00ff00ff) << 8 | (found >> 8 & 0x00ff00ff);
       if (stored != found && stored != old) return bad(Errc::checksum, "the checksum of a chunk does not match");
       bytes.truncate(size);
-    } else if (filters[i].id == deflate_filter) {
+    } else if (filters[i].id == deflate_filter || filters[i].id == lzf_filter) {
       Bytes plain(static_cast<std::size_t>(chunk_bytes + checks));
       std::span<const std::byte> stored = bytes.span();
-      const auto size = gzip::inflate_next(stored, plain.span());
-      if (!size) return bad(Errc::malformed, "the deflated data of a chunk are damaged");
+      const auto size =
+          filters[i].id == lzf_filter ? decode_lzf(stored, plain.span()) : gzip::inflate_next(stored, plain.span());
+      if (!size) return bad(Errc::malformed, "the compressed data of a chunk are damaged");
       plain.truncate(*size);
       bytes = std::move(plain);
     } else if (filters[i].value > 1) {

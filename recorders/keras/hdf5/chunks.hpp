@@ -23,6 +23,8 @@ struct Chunk {
 
 /// Returns true if the reader can undo the filter.
 bool has_filter(std::uint16_t id) noexcept;
+/// Returns how many bytes one byte of a filter's data can become.
+std::uint64_t max_ratio(std::uint16_t filter) noexcept;
 inline constexpr std::uint16_t deflate_filter = 1;
 inline constexpr std::size_t max_axes = 32;
 

@@ -23,8 +23,8 @@ namespace {
 constexpr std::uint64_t max_fill_bytes = std::uint64_t{16} << 20;
 
 /// Returns true if a dataset stores too few bytes for the elements to which they would decode.
-bool amplifies(std::uint64_t bytes, std::uint64_t stored, bool deflated) {
-  return bytes > add_scaled(64, stored, deflated ? max_deflate_ratio : 1);
+bool amplifies(std::uint64_t bytes, std::uint64_t stored, std::uint64_t ratio) {
+  return bytes > add_scaled(64, stored, ratio);
 }
 
 Status unreadable(Entry& entry, std::string reason) {
@@ -124,7 +124,7 @@ Status Datasets::add(const Header& header, Entry& entry) {
 
 Status Datasets::texts(Entry& entry, const Type& type, const Space& space, bool in_place) {
   constexpr std::uint64_t max_bytes = std::uint64_t{64} << 10;
-  if (!in_place || entry.bytes > max_bytes || space.shape.size() > 1 ||
+  if ((!in_place && entry.bytes != 0) || entry.bytes > max_bytes || space.shape.size() > 1 ||
       file_.memory_left() < 8 * sizeof(Value) * space.count) {
     return unreadable(entry, "a dataset of text");
   }
@@ -172,14 +172,14 @@ Status Datasets::chunked(const Header& header, const Layout& layout, std::uint64
     if (!parsed) return std::move(parsed).error().offset(filters->offset);
     leaf.filters = *std::move(parsed);
   }
-  bool deflated = false;
+  std::uint64_t ratio = 1;
   for (const Filter& filter : leaf.filters) {
     if (!has_filter(filter.id)) {
       return unreadable(entry, "a dataset with the filter " + std::to_string(filter.id));
     }
-    // A second deflation would square the ratio that a hostile file reaches.
-    if (filter.id == deflate_filter && deflated) return unreadable(entry, "a dataset that is deflated twice");
-    deflated = deflated || filter.id == deflate_filter;
+    // A second compression would square the ratio that a hostile file reaches.
+    if (max_ratio(filter.id) > 1 && ratio > 1) return unreadable(entry, "a dataset that is compressed twice");
+    ratio = std::max(ratio, max_ratio(filter.id));
   }
   const bool larger = leaf.chunk_bytes / 4 > entry.bytes;  // as in a dataset that can grow
   if (larger && leaf.chunk_bytes > max_fill_bytes)
@@ -199,7 +199,7 @@ Status Datasets::chunked(const Header& header, const Layout& layout, std::uint64
   std::uint64_t stored = 0;
   for (const Chunk& chunk : leaf.chunks) {
     const bool plain = !leaf.filtered(chunk.number);
-    if (plain ? chunk.size != leaf.chunk_bytes : amplifies(leaf.chunk_bytes, chunk.size, deflated)) {
+    if (plain ? chunk.size != leaf.chunk_bytes : amplifies(leaf.chunk_bytes, chunk.size, ratio)) {
       return bad("a chunk has another size than its elements", chunk.offset)
           .expected(std::to_string(leaf.chunk_bytes) + " bytes")
           .found(std::to_string(chunk.size));

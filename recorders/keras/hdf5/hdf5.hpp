@@ -11,7 +11,8 @@
 //    a fractal heap ("FRHP"): direct blocks ("FHDB") contain the messages, indirect blocks ("FHIB") the addresses of
 //    blocks. B-trees of version 2 ("BTHD", "BTIN", "BTLF") contain the messages' places in the heap
 // 4. datasets: compact (in the header), contiguous, or in chunks, whose addresses are in a B-tree (type 1), one after
-//    the other, or in a fixed array ("FAHD", "FADB")
+//    the other, in a fixed array ("FAHD", "FADB"), in an extensible array ("EAHD", "EAIB", "EASB", "EADB"), or in a
+//    B-tree of version 2
 // 5. strings of variable length: {u32 length, u64 address of a collection, u32 index}, in collections ("GCOL")
 // All little-endian; addresses and lengths have 8 bytes; addresses count from the superblock. Source: the HDF5 File
 // Format Specification, version 3.0.

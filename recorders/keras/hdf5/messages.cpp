@@ -17,7 +17,8 @@ enum Class : unsigned {
   reference = 7,
   enumeration = 8,
   variable = 9,
-  array = 10
+  array = 10,
+  complex_number = 11
 };
 
 DType integer(std::uint32_t size, bool is_signed) {
@@ -167,6 +168,17 @@ Result<Type> parse_type(In& in, int depth) {
       type.reason = type.text ? "text" : "lists of variable length";
       break;
     }
+    case complex_number: {
+      STELE_TRY_ASSIGN(const Type part, parse_type(in, depth + 1));
+      const DType of = part.reason.empty() ? part.dtype : DType::none;
+      const bool rectangular = (flags >> 1 & 3U) == 0;
+      if (rectangular && type.size == 2 * std::uint64_t{part.size}) {
+        type.dtype = of == DType::f32 ? DType::c64 : of == DType::f64 ? DType::c128 : DType::none;
+      }
+      type.big_endian = part.big_endian;
+      if (type.dtype == DType::none) type.reason = "unusual complex numbers";
+      break;
+    }
     case time:
       type.reason = "times";
       break;
@@ -278,9 +290,17 @@ void parse_new_chunks(In& in, Layout& layout) {
       layout.index = Layout::Index::fixed;
       in.u8();
       break;
+    case 4:
+      layout.index = Layout::Index::extensible;
+      in.take(5);
+      break;
+    case 5:
+      layout.index = Layout::Index::records;
+      in.take(6);
+      break;
     default:
       layout.kind = Layout::Kind::unknown;
-      layout.reason = "a dataset with an extensible index of chunks";
+      layout.reason = "a dataset with an unknown index of chunks";
       return;
   }
   layout.address = in.u64();

@@ -93,7 +93,8 @@ Result<std::vector<Filter>> parse_filters(In& in);
 
 struct Layout {
   enum class Kind : std::uint8_t { compact, contiguous, chunks, unknown };
-  enum class Index : std::uint8_t { tree, single, implicit, fixed };
+  // tree, records: B-trees of version 1 and 2
+  enum class Index : std::uint8_t { tree, single, implicit, fixed, extensible, records };
   Kind kind = Kind::unknown;
   Index index = Index::tree;
   std::uint64_t address = undefined;   // compact: offset in the message

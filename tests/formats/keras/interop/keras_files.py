@@ -172,6 +172,15 @@ def chunks(path, dtypes=("f4",), filters=FILTERS, **options):
                                words, dtype)
 
 
+def paged(path):
+    """Write arrays of chunks that are so long that they have pages, of which the last ones are written."""
+    with h5py.File(path, "w", libver="latest") as file:
+        for name, shape, maxshape in (("fixed", 2100, 2100), ("extensible", 150_000, None)):
+            data = file.create_dataset(name, (shape,), "i1", chunks=(1,), maxshape=(maxshape,), fillvalue=-1)
+            data[:3] = [0, 1, 2]
+            data[-10:] = np.arange(10)
+
+
 def others(path):
     """Write datasets and attributes of kinds that are not tensors, beside one that is."""
     colours = h5py.enum_dtype({"RED": 0, "BLUE": 1}, basetype="i1")
@@ -307,6 +316,7 @@ def make(folder):
     types(folder / "types.h5")
     latest(folder / "latest.h5")
     chunks(folder / "chunks.h5", libver="latest")
+    paged(folder / "paged.h5")
     others(folder / "others.h5")
     write_heaps(folder)
 
