@@ -73,7 +73,8 @@
 #   make remote               URLs against moto, versitygw (built with Go) and nginx: files up and down, signatures, TLS, kills, faults
 #                             (Python, in build/remote); bench-remote: speed at 30 ms of latency
 #   make products             files of every pair of dimensions of a format, both ways against the format's own program, with
-#                             the environments of interop-NAME; products-NAME: of one format (UPDATE=--update writes the digests)
+#                             the environments of interop-NAME, or QUANTIZED for the schemes of tests/composites; products-NAME:
+#                             of one format (UPDATE=--update writes the digests)
 #   make interop              check files against other programs (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -362,15 +363,20 @@ files = $(python) tests/formats/$*/interop/$*_files.py check build/dev/tools/ste
 python = build/interop-$*/bin/python
 own = tests/formats/%/interop/requirements.txt
 
-# The files of tests/formats/NAME/products.py, in the environment of interop-NAME, or of `make interop` if it has none.
+# The files of tests/formats/NAME/products.py, in the environment of interop-NAME, or of `make interop` if it has none, and
+# of tests/composites/SCHEME/products.py, by QUANTIZED.
 declared = tests/formats/%/products.py
-products: $(patsubst $(declared),products-%,$(wildcard $(subst %,*,$(declared)))) ;
+schemes = $(patsubst tests/composites/%/products.py,%,$(wildcard tests/composites/*/products.py))
+products: $(patsubst $(declared),products-%,$(wildcard $(subst %,*,$(declared)))) $(addprefix products-,$(schemes)) ;
 products-%: deps
 	$(call build,dev,stele_command)
 	$(MAKE) $(product_venv)/installed
 	$(product_venv)/bin/pip install --disable-pip-version-check -q -r tests/products/requirements.txt
 	$(product_venv)/bin/python $(subst %,$*,$(declared)) build/dev/tools/stele/stele build/products/$* $(UPDATE)
 product_venv = build/interop$(if $(wildcard $(subst %,$*,$(own))),-$*)
+$(addprefix products-,$(schemes)): products-%: deps
+	$(call build,dev,stele_command)
+	$(QUANTIZED) tests/composites/$*/products.py build/dev/tools/stele/stele build/products/$* $(UPDATE)
 
 $(patsubst $(own),interop-%,$(wildcard $(subst %,*,$(own)))): interop-%: deps build/interop-%/installed
 breadth = $(filter-out gguf paddle pytorch tensorflow,$(patsubst $(own),%,$(wildcard $(subst %,*,$(own)))))

@@ -1,10 +1,15 @@
 """What the products of all formats share: covering arrays, digests, and the comparison with stele.
 
-`tests/formats/FORMAT/products.py` declares the dimensions of a format, and writes a case by the real program:
+`tests/formats/FORMAT/products.py` (or `tests/composites/SCHEME/…`) declares the dimensions of a format, and writes a case
+by the real program:
 
     DIMENSIONS = {"dtype": ["float32", …], "order": ["C", "F"], …}   # values that JSON has
     PACKAGES = ["numpy"]              # whose versions are recorded
-    PAGES = ["numpy"]                 # docs/formats/*.md whose tables name every dimension
+    PAGES = ["formats/numpy"]         # docs/*.md whose tables name every dimension
+    DECODED = True                    # optional: stele's tensors are the decoded weights, not their parts, and metadata are
+                                      # not compared (tests/composites/)
+    KEPT = 16                         # optional: files in data.zip, at most
+    def cases(): …                    # optional: the cases, if they are not all pairs that are possible
     def possible(case): …             # optional: False for what the real program cannot write
     def write(case, path): …          # returns Expected, from the program's own arrays. `path` has the file's name without its
                                       # extension; write() returns the path, too: (path, Expected)
@@ -27,6 +32,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 KEPT = 40  # files of a product in data.zip, at most
@@ -101,11 +107,27 @@ def documents(stele, paths, subcommand, *options):
     return document["files"] if "files" in document else [document]
 
 
-def found(stele, paths):
+def merged(stele, path, folder):
+    """Merge the adapter of PEFT in a folder into the model next to it; return the file, or the code of the error."""
+    done = command(stele, "lora", "merge", path / "base.safetensors", path / "adapter", "-o", folder / f"{path.name}.safetensors")
+    return done.stderr.decode().split(":")[1].strip() if done.returncode else folder / f"{path.name}.safetensors"
+
+
+def found_merged(stele, paths):
+    """Return what found() returns, of the models into which stele merges adapters."""
+    with tempfile.TemporaryDirectory() as folder:
+        models = [merged(stele, path, Path(folder)) for path in paths]
+        rows = iter(found(stele, [model for model in models if isinstance(model, Path)], decoded=True))
+        return [next(rows) if isinstance(model, Path) else ({"refused": model}, {}, {}) for model in models]
+
+
+def found(stele, paths, decoded=False):
     """Return for each file what stele finds: (row as of row(), {name: (sha256, dtype, shape)}, properties)."""
+    if paths and (paths[0] / "adapter").is_dir():
+        return found_merged(stele, paths)
     inspected = []
     for begin in range(0, len(paths), 200):
-        inspected += documents(stele, paths[begin:begin + 200], "inspect", "--parts")
+        inspected += documents(stele, paths[begin:begin + 200], "inspect", *([] if decoded else ["--parts"]))
     opened = [path for path, seen in zip(paths, inspected) if "error" not in seen]
     hashed = {}
     for begin in range(0, len(opened), 200):
@@ -125,7 +147,7 @@ def found(stele, paths):
         unread = [t["name"] for t in seen["tensors"] if "unreadable" in t.get("annotations", {})]
         shas = {t["name"]: t["digest"] for t in hashed[path]["tensors"]}
         tensors = {t["name"]: (shas[t["name"]], t["dtype"], t["shape"]) for t in seen["tensors"] if t["name"] not in unread}
-        properties = seen.get("properties", seen["metadata"])
+        properties = {} if decoded else seen.get("properties", seen["metadata"])
         rows.append((summary(tensors, unread, properties), tensors, properties))
     return rows
 
@@ -200,7 +222,10 @@ def main(product):
     home = Path(product.__file__).parent
     possible = getattr(product, "possible", lambda case: True)
     triples = covering(product.DIMENSIONS, 3, possible) if getattr(product, "TRIPLES", False) else None
-    cases = triples or covering(product.DIMENSIONS, 2, possible)
+    if hasattr(product, "cases"):
+        cases = product.cases()
+    else:
+        cases = triples or covering(product.DIMENSIONS, 2, possible)
     numbers = range(len(cases)) if arguments.only is None else [arguments.only]
     shutil.rmtree(arguments.folder, ignore_errors=True)
     arguments.folder.mkdir(parents=True)
@@ -215,7 +240,8 @@ def main(product):
         for line in lines[:10]:
             print("   ", line)
 
-    results = found(arguments.stele, paths)
+    decoded = getattr(product, "DECODED", False)
+    results = found(arguments.stele, paths, decoded)
     for number, (_, expected), result in zip(numbers, written, results):
         if row(expected) != result[0]:
             fault(number, "read", differences(expected, result))
@@ -246,11 +272,12 @@ def main(product):
     rows = [{"case": [values.index(cases[i][name]) for name, values in product.DIMENSIONS.items()], **row(expected)} for i, (_, expected) in zip(numbers, written)]
     committed = home / "products.json"
     if arguments.update:
-        kept = keep(home, cases, rows, paths)
+        kept = keep(home, cases, rows, paths, getattr(product, "KEPT", KEPT))
         for number, name in kept.items():
             rows[number]["file"] = name
         text = ",\n".join("  " + json.dumps(one, ensure_ascii=False) for one in rows)
-        head = {"versions": versions, "pages": product.PAGES, "dimensions": product.DIMENSIONS}
+        head = {"versions": versions, "pages": product.PAGES, **({"decoded": True} if decoded else {}),
+                "dimensions": product.DIMENSIONS}
         lines = "".join(f' {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)},\n' for key, value in head.items())
         committed.write_text("{\n" + lines + ' "cases": [\n' + text + "\n ]\n}\n", encoding="utf-8")
     elif arguments.only is None:
@@ -266,7 +293,7 @@ def main(product):
     sys.exit(faults != 0)
 
 
-def keep(home, cases, rows, paths):
+def keep(home, cases, rows, paths, most):
     """Copy small files that together have as many pairs of values as possible; return {number: name}."""
     folder = home / "data" / "products"
     shutil.rmtree(folder, ignore_errors=True)
@@ -278,7 +305,7 @@ def keep(home, cases, rows, paths):
     left = {i: combinations(cases[i]) for i, one in enumerate(rows)
             if sizes[i] <= KEPT_BYTES and (one.get("tensors") or "unread" in one or "refused" in one)}
     kept = {}
-    while left and len(kept) < KEPT:
+    while left and len(kept) < most:
         number = max(left, key=lambda i: (len(left[i]), -sizes[i], -i))
         new = left.pop(number)
         if not new:

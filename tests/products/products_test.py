@@ -33,7 +33,7 @@ class Products(unittest.TestCase):
             cases = [case for case in product["cases"] if "file" in case]
             with self.subTest(product=path.parent.name):
                 self.assertGreater(len(cases), 0)
-                results = comparison.found(STELE, [folder / case["file"] for case in cases])
+                results = comparison.found(STELE, [folder / case["file"] for case in cases], product.get("decoded", False))
                 for case, (row, _, _) in zip(cases, results):
                     wanted = {key: case[key] for key in case if key not in ("case", "file")}
                     self.assertEqual(wanted, row, f"{case['file']} {case['case']}")
