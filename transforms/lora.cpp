@@ -347,6 +347,12 @@ class Merge {
       return Error(Errc::unsupported, "a tensor of the adapter is neither a matrix of LoRA nor a weight").path(name);
     }
     std::string own = model_name(name);
+    // With `bias` "all", PEFT writes the biases of a saved module three times, and loads only those with its plain
+    // name.
+    for (const std::string_view copy : {".modules_to_save.", ".original_module."}) {
+      const std::size_t begin = own.find(copy);
+      if (begin != own.npos && config_.saves(own.substr(0, begin) + own.substr(begin + copy.size() - 1))) return {};
+    }
     constexpr std::string_view wrapped = ".base_layer.";
     const std::size_t at = own.find(wrapped);
     if (at != own.npos) own.erase(at, wrapped.size() - 1);

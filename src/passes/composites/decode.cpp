@@ -189,7 +189,9 @@ class Decoder {
   Status load_shared_row(std::uint64_t row, std::uint8_t* codes) {
     const LeafView part = c_.part(c_.codes);
     const bool pairs = c_.packing == Packing::row_pairs;
-    const std::uint64_t lines = part.shape()[0], element = element_size(part.dtype()), bytes = c_.columns * element;
+    // HQQ may store words as floats of another size.
+    const std::uint64_t lines = pairs ? c_.rows / 2 : part.shape()[0];
+    const std::uint64_t bytes = part.byte_size() / lines, element = bytes / c_.columns;
     const std::uint64_t in_word = element == 1 ? 8 / c_.bits : word_bits / c_.bits;  // 10 of 3 bits: 2 bits are spare
     const std::uint64_t field = pairs ? row % 2 : in_word - 1 - row / lines;
     STELE_TRY(read(c_.codes, (pairs ? row / 2 : row % lines) * bytes, bytes, bytes_));

@@ -29,7 +29,7 @@ Status Recogniser::hqq(const std::string& stem) {
              ".view_as_float?", ".quant_scale?", ".quant_zero?", ".compute_dtype?", ".offload_meta?",
              ".encoded_state_dict?", ".stores_quant_config?", ".channel_wise?", ".optimize?", ".round_zero?"});
   if (c == nullptr) return {};
-  for (const char* const flag : {".view_as_float", ".quant_scale", ".quant_zero"}) {
+  for (const char* const flag : {".quant_scale", ".quant_zero"}) {
     if (part(*c, flag) == no_index) continue;
     STELE_TRY_ASSIGN(const std::vector<float> set, floats_of(part(*c, flag)));
     if (set.size() != 1 || set[0] != 0) return add(stem, c, std::string(flag).substr(1) + " is set");
@@ -40,13 +40,22 @@ Status Recogniser::hqq(const std::string& stem) {
   const auto* const packing =
       std::find_if(std::begin(hqq_packings), std::end(hqq_packings), [&](const auto& p) { return p.name == name; });
   const LeafView codes = leaf(c->codes), scales = leaf(part(*c, ".scale")), zeros = leaf(part(*c, ".zero"));
-  if (packing == std::end(hqq_packings) || codes.dtype() != packing->word || codes.shape().size() != 2)
+  // With `view_as_float`, the words are stored as floats of the compute dtype.
+  bool viewed = false;
+  if (part(*c, ".view_as_float") != no_index) {
+    STELE_TRY_ASSIGN(const std::vector<float> set, floats_of(part(*c, ".view_as_float")));
+    viewed = set.size() == 1 && set[0] != 0;
+  }
+  if (packing == std::end(hqq_packings) || codes.shape().size() != 2 || codes.shape()[0] == 0 ||
+      !(codes.dtype() == packing->word || (viewed && is_float(codes)))) {
     return add(stem, c, "a packing that is not read");
+  }
   const auto is_extent = [](float e) { return e >= 1 && e < 0x1p24F; };
   if (extents.size() != 2 || !std::all_of(extents.begin(), extents.end(), is_extent) || axes.size() != 1)
     return add(stem, c, "a shape that is no matrix");
   c->shape = Shape(std::array<Extent, 2>{static_cast<Extent>(extents[0]), static_cast<Extent>(extents[1])});
-  const std::uint64_t count = c->size(), lines = codes.shape()[0], width = codes.shape()[1];
+  const std::uint64_t count = c->size(), lines = codes.shape()[0];
+  const std::uint64_t width = codes.byte_size() / lines / element_size(packing->word);
   if (width == 0 || count % width != 0 || divided_up(count / width, packing->rows) != lines)
     return add(stem, c, "codes of the shape " + to_string(codes.shape()));
   c->rows = c->stack_rows = count / width;
