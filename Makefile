@@ -75,7 +75,8 @@
 #   make remote               URLs against moto, versitygw (built with Go) and nginx: files up and down, signatures, TLS, kills, faults
 #                             (Python, in build/remote); bench-remote: speed at 30 ms of latency
 #   make products             files of every pair of dimensions of a format, both ways against the format's own program, with
-#                             the environments of interop-NAME; products-NAME: of one format (UPDATE=--update writes the digests)
+#                             the environments of interop-NAME, or QUANTIZED for the schemes of tests/composites; products-NAME:
+#                             of one format (UPDATE=--update writes the digests)
 #   make interop              check files against other programs (Python, in build/interop)
 #   make strangers            model files that 52 packages of other projects ship: fetched, opened, converted, and compared with
 #                             their frameworks (1.2 GB, in build/strangers; TORCH=1: also with PyTorch, 6 GB)
@@ -375,15 +376,20 @@ files = $(python) tests/formats/$*/interop/$*_files.py check build/dev/tools/ste
 python = build/interop-$*/bin/python
 own = tests/formats/%/interop/requirements.txt
 
-# The files of tests/*/NAME/products.py, in the environment of interop-NAME, or of `make interop` if it has none.
-declared = $(wildcard tests/*/*/products.py)
+# Runs tests/**/NAME/products.py: of a format in the environment of interop-NAME, or of `make interop` if it has none; of a
+# scheme of tests/composites by QUANTIZED.
+declared = $(wildcard tests/*/*/products.py tests/*/*/*/products.py)
+schemes = $(patsubst tests/composites/%/products.py,products-%,$(wildcard tests/composites/*/products.py))
+run_product = $(filter %/$*/products.py,$(declared)) build/dev/tools/stele/stele build/products/$* $(UPDATE)
+product_venv = build/interop$(if $(filter dcp,$*),-pytorch,$(if $(wildcard $(subst %,$*,$(own))),-$*))
 products: $(patsubst %,products-%,$(notdir $(patsubst %/,%,$(dir $(declared))))) ;
 products-%: deps
 	$(call build,dev,stele_command)
 	$(MAKE) $(product_venv)/installed
-	$(product_venv)/bin/pip install --disable-pip-version-check -q -r tests/products/requirements.txt
-	$(product_venv)/bin/python $(filter %/$*/products.py,$(declared)) build/dev/tools/stele/stele build/products/$* $(UPDATE)
-product_venv = build/interop$(if $(wildcard $(subst %,$*,$(own))),-$*)
+	$(product_venv)/bin/python $(run_product)
+$(schemes): products-%: deps
+	$(call build,dev,stele_command)
+	$(QUANTIZED) $(run_product)
 
 $(patsubst $(own),interop-%,$(wildcard $(subst %,*,$(own)))): interop-%: deps build/interop-%/installed
 breadth = $(filter-out gguf paddle pytorch tensorflow,$(patsubst $(own),%,$(wildcard $(subst %,*,$(own)))))

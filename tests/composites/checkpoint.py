@@ -6,7 +6,6 @@ A scheme's own program lays the parts out and decodes them, in f32 as stele does
 
 import json
 import shutil
-from random import Random
 
 import numpy as np
 import torch
@@ -131,26 +130,3 @@ def target(path):
         folder.rmdir()
         return folder
     return folder / "model.safetensors"
-
-
-def covering(dimensions, possible):
-    """Return cases that contain the pairs of values that are possible; always the same.
-
-    With as many dimensions and exceptions as schemes have, allpairspy takes minutes. Of 20 random cases the one with most
-    new pairs is taken, until 400 in a row have none.
-    """
-    order, covered, cases, misses = Random(1), set(), [], 0
-    names = list(dimensions)
-    while misses < 400:
-        best, most = None, set()
-        for _ in range(20):
-            at = [order.randrange(len(values)) for values in dimensions.values()]
-            pairs = {(i, at[i], j, at[j]) for i in range(len(at)) for j in range(i)} - covered
-            case = {name: dimensions[name][k] for name, k in zip(names, at)}
-            if len(pairs) > len(most) and possible(case):
-                best, most = case, pairs
-        misses = 0 if best else misses + 20
-        if best:
-            cases.append(best)
-            covered |= most
-    return cases

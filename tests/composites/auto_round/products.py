@@ -14,7 +14,8 @@ import comparison  # noqa: E402
 PACKAGES = ["auto-round", "torch"]
 PAGES = ["guide/quantized-checkpoints"]
 DECODED = True
-KEPT = 16
+COMPARED = []
+FILES = 16
 DIMENSIONS = {
     "bits": [2, 3, 4, 5, 6, 7, 8],
     "packing": [
@@ -151,9 +152,6 @@ def content(case, tensors):
 def read(path):
     return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
 
-
-def cases():
-    return checkpoint.covering(DIMENSIONS, possible)
 
 
 target = checkpoint.target

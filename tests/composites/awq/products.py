@@ -22,7 +22,8 @@ import comparison  # noqa: E402
 PACKAGES = ["autoawq", "torch"]
 PAGES = ["guide/quantized-checkpoints"]
 DECODED = True
-KEPT = 16
+COMPARED = []
+FILES = 16
 DIMENSIONS = {
     "format": ["gemm", "GEMM", "exllama", "ipex", "gemv", "marlin", None],  # "version" of AWQ
     "group": [-1, 16, 32, 64, 128],
@@ -79,9 +80,6 @@ def content(case, tensors):
 def read(path):
     return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
 
-
-def cases():
-    return checkpoint.covering(DIMENSIONS, possible)
 
 
 target = checkpoint.target

@@ -13,7 +13,8 @@ import comparison  # noqa: E402
 PACKAGES = ["bitsandbytes", "torch"]
 PAGES = ["guide/quantized-checkpoints"]
 DECODED = True
-KEPT = 16
+COMPARED = []
+FILES = 16
 DIMENSIONS = {
     "type": ["nf4", "fp4", "int8"],
     "nested": [False, True],
@@ -109,9 +110,6 @@ def content(case, tensors):
 def read(path):
     return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
 
-
-def cases():
-    return checkpoint.covering(DIMENSIONS, possible)
 
 
 target = checkpoint.target

@@ -13,7 +13,8 @@ import comparison  # noqa: E402
 PACKAGES = ["compressed-tensors", "torch"]
 PAGES = ["guide/quantized-checkpoints"]
 DECODED = True
-KEPT = 16
+COMPARED = []
+FILES = 16
 DIMENSIONS = {
     "names": ["weight_scale_inv", "scale", "stack"],  # of DeepSeek, DeepSeek V4, and stacks of experts
     "codes": ["float8_e4m3fn", "float8_e5m2"],
@@ -112,9 +113,6 @@ def content(case, tensors):
 def read(path):
     return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
 
-
-def cases():
-    return checkpoint.covering(DIMENSIONS, possible)
 
 
 target = checkpoint.target

@@ -20,7 +20,8 @@ import comparison  # noqa: E402
 PACKAGES = ["gptqmodel", "torch"]
 PAGES = ["guide/quantized-checkpoints"]
 DECODED = True
-KEPT = 16
+COMPARED = []
+FILES = 16
 DIMENSIONS = {
     "bits": [2, 3, 4, 5, 6, 7, 8],
     "format": ["gptq", "gptq_v2", "gptq_p", None],
@@ -160,9 +161,6 @@ def read(path):
         arrays |= {f"{name}.{part}": checkpoint.content(tensor) for part, tensor in parts.items()}
     return {key: value for key, value in arrays.items()}
 
-
-def cases():
-    return checkpoint.covering(DIMENSIONS, possible)
 
 
 target = checkpoint.target

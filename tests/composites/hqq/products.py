@@ -13,7 +13,8 @@ import comparison  # noqa: E402
 PACKAGES = ["hqq", "torch"]
 PAGES = ["guide/quantized-checkpoints"]
 DECODED = True
-KEPT = 16
+COMPARED = []
+FILES = 16
 DIMENSIONS = {
     "bits": [1, 2, 3, 4, 8],
     "group": [8, 16, 32, 64, None],
@@ -83,9 +84,6 @@ def content(case, tensors):
 def read(path):
     return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
 
-
-def cases():
-    return checkpoint.covering(DIMENSIONS, possible)
 
 
 target = checkpoint.target

@@ -20,7 +20,8 @@ warnings.simplefilter("ignore")
 PACKAGES = ["peft", "torch"]
 PAGES = ["guide/quantized-checkpoints"]
 DECODED = True
-KEPT = 16
+COMPARED = []
+FILES = 16
 DIMENSIONS = {
     "init": [True, False, "gaussian", "orthogonal", "pissa", "olora"],
     "bias": ["none", "all", "lora_only"],
@@ -140,9 +141,6 @@ def content(tensor):
         ("f64", list(tensor.shape), tensor.numpy().tobytes()) if tensor.dtype == torch.float64 else checkpoint.content(tensor)
     )
 
-
-def cases():
-    return checkpoint.covering(DIMENSIONS, possible)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ mx.set_default_device(mx.cpu)
 PACKAGES = ["mlx", "torch"]
 PAGES = ["guide/quantized-checkpoints"]
 DECODED = True
-KEPT = 16
+COMPARED = []
+FILES = 16
 DIMENSIONS = {
     "mode": ["affine", "mxfp4", "mxfp8", "nvfp4"],
     "bits": [2, 3, 4, 5, 6, 8],
@@ -115,9 +116,6 @@ def content(case, tensors):
 def read(path):
     return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
 
-
-def cases():
-    return checkpoint.covering(DIMENSIONS, possible)
 
 
 target = checkpoint.target

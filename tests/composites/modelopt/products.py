@@ -16,7 +16,8 @@ import comparison  # noqa: E402
 PACKAGES = ["nvidia-modelopt", "torch"]
 PAGES = ["guide/quantized-checkpoints"]
 DECODED = True
-KEPT = 16
+COMPARED = []
+FILES = 16
 DIMENSIONS = {
     "quant_algo": ["FP8", "NVFP4", "NVFP4_AWQ", "W4A16_AWQ", "MXFP4", "W4A8_MXFP4_FP8", "FP8_PB_WO"],
     "group": [16, 32, 64, 128],
@@ -125,9 +126,6 @@ def read(path):
     assert all(arrays.pop(key) == part for key, part in parts.items())
     return arrays | {case["layer"] + ".weight": decoded}
 
-
-def cases():
-    return checkpoint.covering(DIMENSIONS, possible)
 
 
 target = checkpoint.target

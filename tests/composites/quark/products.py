@@ -13,7 +13,8 @@ import comparison  # noqa: E402
 PACKAGES = ["amd-quark", "torch"]
 PAGES = ["guide/quantized-checkpoints"]
 DECODED = True
-KEPT = 16
+COMPARED = []
+FILES = 16
 DIMENSIONS = {
     "dtype": ["int4", "uint4", "fp4"],
     "pack_method": ["reorder", "order", None],
@@ -118,9 +119,6 @@ def content(case, tensors):
 def read(path):
     return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
 
-
-def cases():
-    return checkpoint.covering(DIMENSIONS, possible)
 
 
 target = checkpoint.target

@@ -28,7 +28,8 @@ import comparison  # noqa: E402
 PACKAGES = ["torchao", "torch"]
 PAGES = ["guide/quantized-checkpoints"]
 DECODED = True
-KEPT = 16
+COMPARED = []
+FILES = 16
 DIMENSIONS = {
     "config": ["int8", "int8 dynamic", "float8", "intx", "mxfp8", "mxfp4", "nvfp4"],
     "bits": [1, 2, 3, 4, 5, 6, 7, 8],
@@ -130,9 +131,6 @@ def read(path):
         arrays[name] = checkpoint.plain(decoded)
     return arrays
 
-
-def cases():
-    return checkpoint.covering(DIMENSIONS, possible)
 
 
 target = checkpoint.target

@@ -24,7 +24,7 @@ import comparison  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 PACKAGES = ["flax", "jax", "optax", "ml_dtypes", "numpy"]
 PAGES = ["formats/flax"]
-CONSTRAINED = True
+COMPARED = ["metadata", "values"]
 NUMBERS = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
            "complex64", "complex128", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float8_e4m3fnuz",
            "float8_e5m2fnuz"]

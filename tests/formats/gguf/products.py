@@ -49,7 +49,6 @@ DIMENSIONS = {
     "members": [1, 0, 9, 101],
     "files": ["one", "set"],
 }
-CONSTRAINED = True
 
 
 def possible(case):

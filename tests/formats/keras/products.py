@@ -16,7 +16,7 @@ import comparison  # noqa: E402
 
 PACKAGES = ["h5py", "numpy", "ml_dtypes"]
 PAGES = ["formats/keras"]
-EXCLUDING = True
+COMPARED = ["metadata", "values"]
 NUMBERS = ["<f4", "bool", "i1", "<i2", ">i4", "<i8", "u1", ">u2", "<u4", ">u8", "<f2", ">f2", ">f4", "<f8", ">f8"]
 COMPLEX = ["<c8", ">c8", "<c16", "native <c8", "native >c16"]
 OPAQUE = ["bfloat16", "float8_e4m3fn", "float8_e8m0fnu"]

@@ -14,6 +14,7 @@
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace numpy_pickle_test {
 

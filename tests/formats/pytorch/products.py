@@ -20,7 +20,6 @@ import pytorch_objects as objects  # noqa: E402
 warnings.simplefilter("ignore")
 PACKAGES = ["torch"]
 PAGES = ["formats/pytorch"]
-CONSTRAINED = True
 COMPARED = ["values", "ties", "annotations"]
 QUANTIZED = ["qint8", "quint8", "qint32", "qint8 channels", "quint8 real", "quint4x2 real", "quint2x4 real"]
 OPAQUE = ["complex32", "bcomplex32", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"]
@@ -287,7 +286,7 @@ def expected(case, path):
     lossy = "__class__" in str(metadata["values"])
     KEPT[path.name] = skeleton(content.keep), {**metadata, "lossy": lossy or unread}, list(tensors)
     packed = any(note["quantization"]["bits"] < 8 for note in metadata["annotations"].values() if "quantization" in note)
-    return comparison.Expected(tensors, unread, {k: v for k, v in metadata.items() if v}, lossy=lossy and not packed,
+    return comparison.Expected(tensors, unread, **metadata, lossy=lossy and not packed,
                                unwritable="not_representable" if packed else None)
 
 

@@ -14,7 +14,6 @@ import comparison  # noqa: E402
 
 PACKAGES = ["safetensors", "numpy"]
 PAGES = ["formats/safetensors"]
-CONSTRAINED = True
 # dtype of the writer -> (in the file, in stele, bits)
 DTYPES = {
     "bool": ("BOOL", "bool", 8), "uint8": ("U8", "u8", 8), "int8": ("I8", "i8", 8), "uint16": ("U16", "u16", 16),

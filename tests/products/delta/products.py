@@ -13,7 +13,7 @@ import comparison  # noqa: E402
 
 PACKAGES = ["numpy", "ml_dtypes", "safetensors"]
 PAGES = ["formats/delta"]
-KEPT = False  # the files are stele's
+FILES = 0  # they are stele's
 DIMENSIONS = {
     "dtype": ["bool", "uint8", "int16", "float16", "bfloat16", "float32", "float64", "int64", "complex64", "float8_e4m3fn"],
     "count": [0, 1, 255, 256, 257, 1000, 70001, 1048576, 1048577],  # of elements; a block has 1048576
