@@ -269,12 +269,11 @@ TEST_CASE("numpy pickle: no success without the pickle's content") {
     CHECK(e.found() == "gen.Net");
   }
   const std::string foreign = test_data() + "/core/data/foreign/";
-  for (const auto& [file, found] :
-       {std::pair("sk.pkl", "sklearn."), {"lgb.pkl", "lightgbm."}, {"xgb.pkl", "xgboost."}}) {
-    CAPTURE(file);
-    const Error e = bad(recorder.open(Input(foreign + file)));
+  for (const auto& row : {std::pair("sk.pkl", "sklearn."), {"lgb.pkl", "lightgbm."}, {"xgb.pkl", "xgboost."}}) {
+    CAPTURE(row.first);
+    const Error e = bad(recorder.open(Input(foreign + row.first)));
     CHECK(e.code() == Errc::unsupported);
-    CHECK(e.found().starts_with(found));
+    CHECK(e.found().starts_with(row.second));
   }
   // joblib's arrays are between the operations; before 0.10, they are in files beside the pickle.
   const Error e = bad(recorder.open(Input(foreign + "arr.joblib")));
