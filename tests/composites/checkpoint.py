@@ -7,6 +7,7 @@ A scheme's own program lays the parts out and decodes them, in f32 as stele does
 import json
 import shutil
 
+import comparison
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
@@ -18,6 +19,7 @@ PLACES = ["config.json", "text_config", "quantize_config.json", "both"]
 LAYERS = ["model.layers.0.mlp.up_proj", "fc", "層.0.a/b", "model..x"]
 FILES = ["one", "shards"]
 OF = {
+    torch.float64: "f64",
     torch.float32: "f32",
     torch.float16: "f16",
     torch.bfloat16: "bf16",
@@ -130,3 +132,15 @@ def target(path):
         folder.rmdir()
         return folder
     return folder / "model.safetensors"
+
+
+def main(product):
+    """Run the product of a scheme. Its content(case, tensors) also decodes what stele writes, unless it has a read()."""
+    product.PAGES = ["guide/quantized-checkpoints"]
+    product.DECODED = True
+    product.COMPARED = []
+    product.FILES = 16
+    if hasattr(product, "content") and not hasattr(product, "read"):
+        product.read = lambda path: product.content(case_of(path), tensors_of(path))
+    product.target = target
+    comparison.main(product)

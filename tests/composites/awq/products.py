@@ -20,10 +20,6 @@ import checkpoint  # noqa: E402
 import comparison  # noqa: E402
 
 PACKAGES = ["autoawq", "torch"]
-PAGES = ["guide/quantized-checkpoints"]
-DECODED = True
-COMPARED = []
-FILES = 16
 DIMENSIONS = {
     "format": ["gemm", "GEMM", "exllama", "ipex", "gemv", "marlin", None],  # "version" of AWQ
     "group": [-1, 16, 32, 64, 128],
@@ -77,12 +73,5 @@ def content(case, tensors):
     return arrays | {key: checkpoint.content(tensor) for key, tensor in tensors.items()}
 
 
-def read(path):
-    return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
-
-
-
-target = checkpoint.target
-
 if __name__ == "__main__":
-    comparison.main(sys.modules[__name__])
+    checkpoint.main(sys.modules[__name__])

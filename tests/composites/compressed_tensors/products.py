@@ -17,10 +17,6 @@ import checkpoint  # noqa: E402
 import comparison  # noqa: E402
 
 PACKAGES = ["compressed-tensors", "torch"]
-PAGES = ["guide/quantized-checkpoints"]
-DECODED = True
-COMPARED = []
-FILES = 16
 DIMENSIONS = {
     "format": [
         "pack-quantized",
@@ -233,12 +229,5 @@ def content(case, tensors):
     return arrays | {name: checkpoint.content(tensor) for name, tensor in tensors.items()}
 
 
-def read(path):
-    return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
-
-
-
-target = checkpoint.target
-
 if __name__ == "__main__":
-    comparison.main(sys.modules[__name__])
+    checkpoint.main(sys.modules[__name__])

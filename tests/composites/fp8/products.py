@@ -11,10 +11,6 @@ import checkpoint  # noqa: E402
 import comparison  # noqa: E402
 
 PACKAGES = ["compressed-tensors", "torch"]
-PAGES = ["guide/quantized-checkpoints"]
-DECODED = True
-COMPARED = []
-FILES = 16
 DIMENSIONS = {
     "names": ["weight_scale_inv", "scale", "stack"],  # of DeepSeek, DeepSeek V4, and stacks of experts
     "codes": ["float8_e4m3fn", "float8_e5m2"],
@@ -110,12 +106,5 @@ def content(case, tensors):
     return arrays
 
 
-def read(path):
-    return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
-
-
-
-target = checkpoint.target
-
 if __name__ == "__main__":
-    comparison.main(sys.modules[__name__])
+    checkpoint.main(sys.modules[__name__])

@@ -18,10 +18,6 @@ import checkpoint  # noqa: E402
 import comparison  # noqa: E402
 
 PACKAGES = ["gptqmodel", "torch"]
-PAGES = ["guide/quantized-checkpoints"]
-DECODED = True
-COMPARED = []
-FILES = 16
 DIMENSIONS = {
     "bits": [2, 3, 4, 5, 6, 7, 8],
     "format": ["gptq", "gptq_v2", "gptq_p", None],
@@ -162,8 +158,5 @@ def read(path):
     return {key: value for key, value in arrays.items()}
 
 
-
-target = checkpoint.target
-
 if __name__ == "__main__":
-    comparison.main(sys.modules[__name__])
+    checkpoint.main(sys.modules[__name__])

@@ -11,10 +11,6 @@ import checkpoint  # noqa: E402
 import comparison  # noqa: E402
 
 PACKAGES = ["hqq", "torch"]
-PAGES = ["guide/quantized-checkpoints"]
-DECODED = True
-COMPARED = []
-FILES = 16
 DIMENSIONS = {
     "bits": [1, 2, 3, 4, 8],
     "group": [8, 16, 32, 64, None],
@@ -81,12 +77,5 @@ def content(case, tensors):
     return arrays | {key: checkpoint.content(tensor) for key, tensor in tensors.items()}
 
 
-def read(path):
-    return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
-
-
-
-target = checkpoint.target
-
 if __name__ == "__main__":
-    comparison.main(sys.modules[__name__])
+    checkpoint.main(sys.modules[__name__])

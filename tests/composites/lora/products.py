@@ -18,10 +18,6 @@ import comparison  # noqa: E402
 
 warnings.simplefilter("ignore")
 PACKAGES = ["peft", "torch"]
-PAGES = ["guide/quantized-checkpoints"]
-DECODED = True
-COMPARED = []
-FILES = 16
 DIMENSIONS = {
     "init": [True, False, "gaussian", "orthogonal", "pissa", "olora"],
     "bias": ["none", "all", "lora_only"],
@@ -132,16 +128,9 @@ def write(case, path):
         if "original_module" not in name
     }
     return path, comparison.Expected(
-        {name: content(tensor.to(getattr(torch, case["dtype"]))) for name, tensor in state.items()}
+        {name: checkpoint.content(tensor.to(getattr(torch, case["dtype"]))) for name, tensor in state.items()}
     )
-
-
-def content(tensor):
-    return (
-        ("f64", list(tensor.shape), tensor.numpy().tobytes()) if tensor.dtype == torch.float64 else checkpoint.content(tensor)
-    )
-
 
 
 if __name__ == "__main__":
-    comparison.main(sys.modules[__name__])
+    checkpoint.main(sys.modules[__name__])

@@ -13,10 +13,6 @@ import comparison  # noqa: E402
 
 mx.set_default_device(mx.cpu)
 PACKAGES = ["mlx", "torch"]
-PAGES = ["guide/quantized-checkpoints"]
-DECODED = True
-COMPARED = []
-FILES = 16
 DIMENSIONS = {
     "mode": ["affine", "mxfp4", "mxfp8", "nvfp4"],
     "bits": [2, 3, 4, 5, 6, 8],
@@ -113,12 +109,5 @@ def content(case, tensors):
     return arrays | {key: checkpoint.content(tensor) for key, tensor in tensors.items()}
 
 
-def read(path):
-    return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
-
-
-
-target = checkpoint.target
-
 if __name__ == "__main__":
-    comparison.main(sys.modules[__name__])
+    checkpoint.main(sys.modules[__name__])

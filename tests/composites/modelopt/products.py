@@ -14,10 +14,6 @@ import checkpoint  # noqa: E402
 import comparison  # noqa: E402
 
 PACKAGES = ["nvidia-modelopt", "torch"]
-PAGES = ["guide/quantized-checkpoints"]
-DECODED = True
-COMPARED = []
-FILES = 16
 DIMENSIONS = {
     "quant_algo": ["FP8", "NVFP4", "NVFP4_AWQ", "W4A16_AWQ", "MXFP4", "W4A8_MXFP4_FP8", "FP8_PB_WO"],
     "group": [16, 32, 64, 128],
@@ -127,8 +123,5 @@ def read(path):
     return arrays | {case["layer"] + ".weight": decoded}
 
 
-
-target = checkpoint.target
-
 if __name__ == "__main__":
-    comparison.main(sys.modules[__name__])
+    checkpoint.main(sys.modules[__name__])

@@ -11,10 +11,6 @@ import checkpoint  # noqa: E402
 import comparison  # noqa: E402
 
 PACKAGES = ["transformers", "torch"]
-PAGES = ["guide/quantized-checkpoints"]
-DECODED = True
-COMPARED = []
-FILES = 16
 DIMENSIONS = {
     "stack": [1, 3, 9],
     "shape": [[1, 32], [2, 64], [7, 96], [33, 32], [64, 160]],
@@ -50,12 +46,5 @@ def content(case, tensors):
     return {name: checkpoint.plain(decoded)} | {key: checkpoint.content(tensor) for key, tensor in tensors.items()}
 
 
-def read(path):
-    return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
-
-
-
-target = checkpoint.target
-
 if __name__ == "__main__":
-    comparison.main(sys.modules[__name__])
+    checkpoint.main(sys.modules[__name__])

@@ -11,10 +11,6 @@ import checkpoint  # noqa: E402
 import comparison  # noqa: E402
 
 PACKAGES = ["amd-quark", "torch"]
-PAGES = ["guide/quantized-checkpoints"]
-DECODED = True
-COMPARED = []
-FILES = 16
 DIMENSIONS = {
     "dtype": ["int4", "uint4", "fp4"],
     "pack_method": ["reorder", "order", None],
@@ -116,12 +112,5 @@ def content(case, tensors):
     return arrays | {key: checkpoint.content(tensor) for key, tensor in tensors.items()}
 
 
-def read(path):
-    return content(checkpoint.case_of(path), checkpoint.tensors_of(path))
-
-
-
-target = checkpoint.target
-
 if __name__ == "__main__":
-    comparison.main(sys.modules[__name__])
+    checkpoint.main(sys.modules[__name__])

@@ -26,10 +26,6 @@ import checkpoint  # noqa: E402
 import comparison  # noqa: E402
 
 PACKAGES = ["torchao", "torch"]
-PAGES = ["guide/quantized-checkpoints"]
-DECODED = True
-COMPARED = []
-FILES = 16
 DIMENSIONS = {
     "config": ["int8", "int8 dynamic", "float8", "intx", "mxfp8", "mxfp4", "nvfp4"],
     "bits": [1, 2, 3, 4, 5, 6, 7, 8],
@@ -132,8 +128,5 @@ def read(path):
     return arrays
 
 
-
-target = checkpoint.target
-
 if __name__ == "__main__":
-    comparison.main(sys.modules[__name__])
+    checkpoint.main(sys.modules[__name__])
