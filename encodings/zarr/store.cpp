@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "json/python_json.hpp"
+#include "json/json.hpp"
 
 namespace stele::inline v0::detail::zarr {
 namespace {
@@ -74,9 +74,12 @@ Result<std::string> read_text(const Store& store, std::size_t key) {
 Result<Value> read_json(const Store& store, std::size_t key, IndexBudget& memory) {
   STELE_TRY_ASSIGN(const std::string text, read_text(store, key));
   memory.admit(text.size(), index_rate::index);
-  auto read = json::read_python_document(text, static_cast<std::size_t>(memory.left()));
+  json::Reader in(text, {.non_finite = true});
+  Value value;
+  auto read = json::read_value(in, value, static_cast<std::size_t>(memory.left()), true);
+  if (read && !in.finish()) read = in.status();
   if (!read) return std::move(read).error().file(store.name() + '/' + store.keys()[key]);
-  return read;
+  return value;
 }
 
 }  // namespace stele::inline v0::detail::zarr

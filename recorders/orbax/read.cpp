@@ -17,7 +17,6 @@
 #include "folders.hpp"
 #include "io/text.hpp"
 #include "json/json.hpp"
-#include "json/python_json.hpp"
 #include "leaves/provider.hpp"
 #include "ocdbt.hpp"
 #include "passes/byte_order.hpp"
@@ -108,9 +107,12 @@ class Reader {
     constexpr std::uint64_t max_bytes = 100'000'000;
     STELE_TRY_ASSIGN(const std::string text, read_text(*file, max_bytes, "the metadata are too large"));
     memory_.admit(text.size(), index_rate::index);
-    auto read = json::read_python_document(text, static_cast<std::size_t>(memory_.left()));
+    json::Reader in(text, {.non_finite = true});
+    Value value;
+    auto read = json::read_value(in, value, static_cast<std::size_t>(memory_.left()), true);
+    if (read && !in.finish()) read = in.status();
     if (!read) return std::move(read).error().file(file->name());
-    return read;
+    return value;
   }
 
   /// Returns false for a step that was not finished.

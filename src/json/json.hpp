@@ -28,6 +28,7 @@ struct Options {
   std::uint64_t base = 0;    // offset of the text in the file; added to the offsets of errors
   bool nul_in_names = true;  // false: a key with U+0000 (from \u0000; a raw NUL is never valid) is malformed
   unsigned max_depth = kMaxDepth;
+  bool non_finite = false;  // true: NaN, Infinity and -Infinity are numbers, as Python's json.dumps() writes them
 };
 
 /// Pull reader. Every function returns false on an error, and the reader keeps the first error: callers chain calls
@@ -92,6 +93,7 @@ class Reader {
   bool scan_string(const char* p, std::string_view& raw, unsigned& flags, const char* expected) noexcept;
   [[gnu::noinline]] const char* scan_rest(const char* p, unsigned& flags) noexcept;
   const char* scan_escape(const char* p, unsigned& flags) noexcept;
+  std::size_t non_finite_size() const noexcept;
   bool scan_number(bool& integral) noexcept;
   template <class T>
   bool read_integer(T& out, const char* expected) noexcept;

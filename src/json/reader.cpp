@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -155,7 +156,7 @@ inline bool Reader::at_value() noexcept {
 Kind Reader::peek() noexcept {
   if (!at_value() || p_ == end_) return Kind::none;
   const char c = *p_;
-  if (c == '-' || is_digit(c)) return Kind::number;
+  if (c == '-' || is_digit(c) || non_finite_size() != 0) return Kind::number;
   constexpr std::string_view first = "{[\"tfn";
   constexpr Kind kinds[] = {Kind::object, Kind::array, Kind::string, Kind::boolean, Kind::boolean, Kind::null};
   const std::size_t i = first.find(c);
@@ -280,8 +281,23 @@ const char* Reader::scan_escape(const char* p, unsigned& flags) noexcept {
   return p + 12;
 }
 
+// Returns the length of NaN, Infinity or -Infinity at token_, if they are allowed; otherwise 0.
+std::size_t Reader::non_finite_size() const noexcept {
+  if (!options_.non_finite) return 0;
+  const std::string_view rest(token_, static_cast<std::size_t>(end_ - token_));
+  for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
+    if (rest.starts_with(word)) return word.size();
+  }
+  return 0;
+}
+
 // Scans -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)? from token_ on.
 bool Reader::scan_number(bool& integral) noexcept {
+  if (const std::size_t size = non_finite_size(); size != 0) {
+    p_ = token_ + size;
+    integral = false;
+    return true;
+  }
   const char* p = token_;
   const auto digits = [&] {
     const char* const from = p;
@@ -339,6 +355,11 @@ bool Reader::read_i64(std::int64_t& out) noexcept { return read_integer(out, "an
 
 // Converts the token from token_ to p_, which scan_number has checked.
 bool Reader::to_double(double& out) noexcept {
+  if (non_finite_size() != 0) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    out = *token_ == 'N' ? std::numeric_limits<double>::quiet_NaN() : *token_ == '-' ? -infinity : infinity;
+    return end_value();
+  }
   double number = 0;
   if (!parse_float({token_, static_cast<std::size_t>(p_ - token_)}, number) || !std::isfinite(number)) {
     return fail(Errc::out_of_range, "a number in the range of a double");

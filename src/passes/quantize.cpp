@@ -156,7 +156,7 @@ DType fitting(DType blocks, Extent row) {
 }
 
 /// The mark of a leaf that has another dtype than the one asked for: the dtype, and the reason.
-constexpr std::string_view kept_key = "kept";
+constexpr std::string_view kept_key = "stele.kept";
 
 Error cannot_encode(DType dtype) {
   return Error(Errc::unsupported, "floats cannot be stored as this dtype")

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -285,6 +287,27 @@ TEST_CASE("json: NUL in names is allowed or refused") {
   Value v;
   CHECK(parse(text, &v).code == Errc::none);
   CHECK(v == Value(Value::Map{{"a\0b"s, Value("c\0d"s)}}));
+}
+
+TEST_CASE("json: numbers that only Python writes are allowed or refused") {
+  const Options python{.non_finite = true};
+  for (const std::string_view text : {"NaN", "Infinity", "-Infinity", "[NaN,-Infinity , 1]", "{\"NaN\":NaN}"}) {
+    CAPTURE(text);
+    CHECK(skip(text).code == Errc::malformed);
+    CHECK(skip(text, python).code == Errc::none);
+  }
+  for (const std::string_view text : {"-NaN", "+Infinity", "nan", "Inf", "Infinit", "NaNNaN", "{NaN:1}", "-", "N"}) {
+    CAPTURE(text);
+    CHECK(skip(text, python).code != Errc::none);
+  }
+  Reader in("[-Infinity,NaN,Infinity,-1]", python);
+  Value value;
+  REQUIRE(read_value(in, value, 1000, true));
+  const Value::List& list = *value.as_list();
+  CHECK(*list[0].as_f64() == -std::numeric_limits<double>::infinity());
+  CHECK(std::isnan(*list[1].as_f64()));
+  CHECK(*list[2].as_f64() == std::numeric_limits<double>::infinity());
+  CHECK(*list[3].as_i64() == -1);
 }
 
 TEST_CASE("json: depth is bounded") {

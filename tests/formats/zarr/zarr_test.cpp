@@ -325,7 +325,8 @@ TEST_CASE("zarr: attributes that are not JSON are listed") {
 }
 
 TEST_CASE("zarr: attributes with numbers that only Python's JSON has") {
-  const std::string attributes = R"({"a":NaN,"b":[-Infinity,Infinity,"NaN"],"N":"\\","t":"\"-Infinity","n":-1})";
+  const std::string attributes =
+      R"({"a":NaN,"b":[-Infinity,Infinity,"NaN"],"N":"\\","t":"\"-Infinity","n":-1,"z":"\u0000NaN"})";
   const Files v3 = {{"zarr.json", R"({"zarr_format":3,"node_type":"group","attributes":)" + attributes + "}"}};
   for (const Files& files : {v3, Files{{".zgroup", R"({"zarr_format":2})"}, {".zattrs", attributes}}}) {
     const Snapshot opened = good(open_files(files));
@@ -338,10 +339,10 @@ TEST_CASE("zarr: attributes with numbers that only Python's JSON has") {
     CHECK(*found.find("N")->as_string() == "\\");
     CHECK(*found.find("t")->as_string() == "\"-Infinity");
     CHECK(*found.find("n")->as_i64() == -1);
+    CHECK(*found.find("z")->as_string() == std::string("\0NaN", 4));
     CHECK(code_of(saved(ZarrRecorder<>(), opened)) == Errc::not_representable);
   }
-  for (const char* text :
-       {"{\"a\":Na}", "{\"a\":NaN", "{\"a\":NaNNaN}", "{\"a\":NaN,\"b\":\"\\u0000NaN\"}", "{NaN:1}", "\"NaN"}) {
+  for (const char* text : {"{\"a\":Na}", "{\"a\":NaN", "{\"a\":NaNNaN}", "{NaN:1}", "\"NaN"}) {
     CAPTURE(text);
     const Files files = {
         {"zarr.json", R"({"zarr_format":3,"node_type":"group","attributes":)" + std::string(text) + "}"}};
