@@ -2,6 +2,7 @@
 #include "inflate.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -15,6 +16,7 @@ namespace stele::inline v0::detail::gzip {
 namespace {
 
 constexpr std::size_t input_size = std::size_t{64} << 10;
+constexpr std::size_t window_size = std::size_t{32} << 10;
 constexpr std::uint64_t max_kept = 256;
 constexpr std::uint64_t min_step = std::uint64_t{1} << 20;
 
@@ -60,6 +62,18 @@ Inflater::~Inflater() = default;
 std::uint64_t Inflater::made() const noexcept { return state_->made; }
 
 std::unique_ptr<Inflater::State> Inflater::keep() { return std::make_unique<State>(*state_); }
+
+bool Inflater::again(std::uint64_t offset, std::span<std::byte> out) {
+  const std::uint64_t back = state_->made - offset;
+  if (back > window_size) return false;
+  Bytes window(window_size);
+  uInt size = 0;
+  if (inflateGetDictionary(&state_->stream, reinterpret_cast<Bytef*>(window.data()), &size) != Z_OK || size < back) {
+    return false;
+  }
+  std::memcpy(out.data(), window.data() + (size - back), out.size());
+  return true;
+}
 
 Result<std::size_t> Inflater::next(std::span<std::byte> out) {
   std::size_t made = 0;
@@ -181,6 +195,19 @@ Result<std::size_t> InflatedSource::pass(std::span<std::byte> out) {
 Status InflatedSource::read(std::uint64_t offset, std::span<std::byte> out) const {
   const std::lock_guard lock(mutex_);
   auto inflater = std::move(inflater_);  // moved back on success
+  // Readers look at a file's first bytes before they read it.
+  if (inflater != nullptr && offset < inflater->made()) {
+    const auto known =
+        out.first(static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), inflater->made() - offset)));
+    if (inflater->again(offset, known)) {
+      offset += known.size();
+      out = out.subspan(known.size());
+    }
+    if (out.empty()) {
+      inflater_ = std::move(inflater);
+      return {};
+    }
+  }
   const auto best = static_cast<std::size_t>(std::min<std::uint64_t>(offset / step_, kept_.size()));
   if (inflater == nullptr || inflater->made() > offset || inflater->made() < best * step_) {
     inflater.reset();

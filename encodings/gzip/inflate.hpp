@@ -36,6 +36,8 @@ class Inflater {
   std::uint64_t made() const noexcept;
   /// Returns a copy of the state.
   std::unique_ptr<State> keep();
+  /// Reads `out.size()` inflated bytes again, from `offset` on, if zlib's window still contains them.
+  bool again(std::uint64_t offset, std::span<std::byte> out);
   /// Reads the next bytes. Returns fewer only at the end.
   Result<std::size_t> next(std::span<std::byte> out);
   /// Reads the next bytes; the data must contain all of them.
