@@ -73,7 +73,7 @@ class PartWriter {
 };
 
 Result<const CheckpointFormat*> checkpoint_format(const Format& format, const Manifest& manifest) {
-  const auto* whole = dynamic_cast<const CheckpointFormat*>(&format);
+  const auto* whole = format.checkpoints();
   if (whole == nullptr) {
     return Error(Errc::malformed, "the manifest names one file for the whole checkpoint, which its format cannot hold")
         .file(manifest.info.folder)
@@ -123,7 +123,7 @@ Status check_format(const Format* format, PrecisionSpec precision, const LoadOpt
 
 bool stores_deltas(const Format& format) noexcept {
   const Capabilities& can = format.capabilities();
-  const bool whole = dynamic_cast<const CheckpointFormat*>(&format) != nullptr;
+  const bool whole = format.checkpoints() != nullptr;
   return !whole && can.annotations && can.metadata && can.values && can.aliases;
 }
 
@@ -132,7 +132,7 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
                            const Checkpoint* base) {
   PartWriter writer(format, folder, path, options);
   const std::string extension(format.extension());
-  if (const auto* whole = dynamic_cast<const CheckpointFormat*>(&format)) {
+  if (const auto* whole = format.checkpoints()) {
     manifest.checkpoint = "checkpoint" + extension;
     STELE_TRY_ASSIGN(const auto to, writer.sink(manifest.checkpoint));
     return save_checkpoint(*whole, precision, checkpoint, *to, options);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/threads.hpp"
 #include "io/os/os.hpp"
 
 namespace stele::inline v0::detail {
@@ -29,7 +30,7 @@ int CaughtSignals::pending_locked() const noexcept {
 }
 
 int CaughtSignals::pending() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return pending_locked();
 }
 
@@ -40,7 +41,7 @@ bool CaughtSignals::arrived(int signal) const noexcept {
 }
 
 CaughtSignals::Answer CaughtSignals::begin() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   Answer answer{pending_locked(), {}};
   for (const Caught& caught : caught_) answer.counts.push_back(os::signal_count(caught.signal));
   for (std::size_t i = 0; i < caught_.size(); ++i) caught_[i].taken = answer.counts[i];
@@ -48,7 +49,7 @@ CaughtSignals::Answer CaughtSignals::begin() {
 }
 
 void CaughtSignals::end(const Answer& answer, bool saved) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (std::size_t i = 0; i < caught_.size(); ++i) {
     Caught& caught = caught_[i];
     if (saved) caught.answered = std::max(caught.answered, answer.counts[i]);

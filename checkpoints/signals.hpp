@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "stele/result.hpp"
 
 namespace stele::inline v0::detail {
@@ -44,7 +44,7 @@ class CaughtSignals {
   };
   int pending_locked() const noexcept;
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<Caught> caught_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/parallel.hpp"
+#include "base/threads.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/device_leaves.hpp"
 #include "snapshot/module_leaf.hpp"
@@ -93,7 +94,7 @@ Result<Snapshot> stage(const Snapshot& snapshot, std::span<std::byte>& block, Co
 }  // namespace
 
 Result<Block> StagingMemory::take(std::uint64_t bytes) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   freed_.wait(lock, [&] { return used_ == 0 || (max_bytes_ != 0 && used_ + bytes <= max_bytes_); });
   const auto fits = [&](const Block& block) { return block.size >= bytes && block.size <= bytes + bytes / 4; };
   const auto found = std::find_if(free_.begin(), free_.end(), fits);
@@ -116,7 +117,7 @@ Result<Block> StagingMemory::take(std::uint64_t bytes) {
 
 void StagingMemory::give_back(Block block) noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     used_ -= block.size;
     // If the list cannot grow, the block is released.
     static_cast<void>(guarded([&]() -> Status {

@@ -1,12 +1,11 @@
 // In-memory copies of checkpoints, which background saves write.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "stele/bytes.hpp"
 #include "stele/checkpoint.hpp"
 #include "stele/transfer.hpp"
@@ -38,8 +37,8 @@ class StagingMemory {
  private:
   std::uint64_t max_bytes_;
   Transfer* transfer_;
-  std::mutex mutex_;
-  std::condition_variable freed_;
+  Mutex mutex_;
+  Condition freed_;
   std::uint64_t used_ = 0;
   std::vector<Block> free_;
 };

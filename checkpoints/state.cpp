@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/parallel.hpp"
+#include "base/threads.hpp"
 #include "io/os/os.hpp"
 #include "parts.hpp"
 #include "snapshot/device_leaves.hpp"
@@ -39,9 +40,9 @@ ManagerState::ManagerState(std::string folder, std::shared_ptr<const Format> for
 }
 
 ManagerState::~ManagerState() {
-  if (thread_.joinable()) {
+  if (thread_.started()) {
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       ending_ = true;
     }
     changed_.notify_all();
@@ -129,11 +130,11 @@ Result<std::vector<StepInfo>> ManagerState::list(std::vector<BrokenStep>* broken
 }
 
 bool ManagerState::due(std::int64_t step, int signal) const {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  if (!forked()) lock.lock();  // a thread that does not exist in this process may hold it
+  std::optional<Lock> lock;
+  if (!forked()) lock.emplace(mutex_);  // a thread that does not exist in this process may hold it
   const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_time_;
   const auto last_step = last_step_;
-  if (lock.owns_lock()) lock.unlock();
+  lock.reset();
   return options_.save({step, last_step, since.count(), signal});
 }
 
@@ -150,7 +151,7 @@ Status ManagerState::check_process() const {
 }
 
 ManagerState::Begun ManagerState::begin(std::int64_t step) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   last_time_ = std::chrono::steady_clock::now();
   return {signals_.begin(), step, std::exchange(last_step_, step)};
 }
@@ -158,7 +159,7 @@ ManagerState::Begun ManagerState::begin(std::int64_t step) {
 void ManagerState::end(const Begun& begun, bool saved) {
   const bool answered = saved && !options_.parts.dry_run;
   signals_.end(begun.answer, answered);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (answered) last_step_ = begun.step;
   if (!answered && last_step_ == begun.step) last_step_ = begun.last_step;
 }
@@ -171,7 +172,7 @@ Result<SavedStep> ManagerState::save(std::int64_t step, const Checkpoint& checkp
 }
 
 Result<SavedStep> ManagerState::finish(const Begun& begun, const Checkpoint& checkpoint, const StepValues& values) {
-  const std::lock_guard turn(saving_);
+  const Lock turn(saving_);
   auto saved = guarded([&]() -> Result<SavedStep> {
     // Deltas read the tensors before a format does.
     Checkpoint readable{{}, checkpoint.graph, checkpoint.training, {}, checkpoint.left_out};
@@ -189,13 +190,13 @@ Result<SavedStep> ManagerState::finish(const Begun& begun, const Checkpoint& che
 Status ManagerState::save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
   STELE_TRY(check_process());
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     STELE_TRY(take_error());
   }
   const std::uint64_t bytes = steps::staging_size(checkpoint);
   if (!memory_.admits(bytes) || options_.parts.dry_run || !start_thread()) {
     STELE_TRY_ASSIGN(SavedStep saved, save(step, checkpoint, values));
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     saved_.push_back(std::move(saved));
     return {};
   }
@@ -206,7 +207,7 @@ Status ManagerState::save_async(std::int64_t step, const Checkpoint& checkpoint,
     STELE_TRY_ASSIGN(task.block, memory_.take(bytes));
     STELE_TRY_ASSIGN(task.checkpoint,
                      steps::staged(checkpoint, task.block.span(), workers_of(options_.parts), options_.parts.transfer));
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     tasks_.push_back(std::move(task));
     return {};
   });
@@ -221,19 +222,15 @@ Status ManagerState::save_async(std::int64_t step, const Checkpoint& checkpoint,
 }
 
 bool ManagerState::start_thread() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (thread_.joinable()) return true;
-  try {
-    thread_ = std::thread([this] { work(); });
-    process_ = os::process_id();
-  } catch (const std::exception&) {
-    return false;
-  }
-  return true;
+  const Lock lock(mutex_);
+  if (thread_.started()) return true;
+  thread_ = Thread([this] { work(); });
+  if (thread_.started()) process_ = os::process_id();
+  return thread_.started();
 }
 
 void ManagerState::work() {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return ending_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
@@ -261,7 +258,7 @@ void ManagerState::work() {
 
 Status ManagerState::idle() {
   STELE_TRY(check_process());
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   changed_.wait(lock, [&] { return tasks_.empty() && !working_; });
   return take_error();
 }
@@ -275,7 +272,7 @@ Status ManagerState::take_error() {
 
 Result<std::vector<SavedStep>> ManagerState::wait() {
   STELE_TRY(idle());
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return std::exchange(saved_, {});
 }
 
@@ -369,7 +366,7 @@ std::optional<std::int64_t> ManagerState::base_of(std::int64_t step, std::size_t
   if (deltas == 0 || options_.parts.dry_run) return std::nullopt;
   const StepInfo* newest = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (const StepInfo& info : known_) {
       if (info.step < step && broken_.count(info.step) == 0) newest = &info;
     }
@@ -449,13 +446,13 @@ Status ManagerState::commit_again(NewStep made, std::optional<std::int64_t> base
 
 void ManagerState::note_broken(std::int64_t step) {
   if (forked()) return;  // no save follows
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   broken_.insert(step);
 }
 
 void ManagerState::apply_policy(SavedStep& saved) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     broken_.erase(saved.info.step);
     std::erase_if(known_, [&](const StepInfo& info) { return broken_.count(info.step) != 0; });
   }
@@ -499,7 +496,7 @@ std::vector<StepInfo>::iterator ManagerState::find(std::int64_t step) {
 
 Status ManagerState::remove(std::int64_t step) {
   STELE_TRY(idle());
-  const std::lock_guard turn(saving_);
+  const Lock turn(saving_);
   STELE_TRY(refresh());
   STELE_TRY(detach(step));
   return drop(step);

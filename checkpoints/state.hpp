@@ -3,17 +3,15 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "place.hpp"
 #include "signals.hpp"
 #include "staging.hpp"
@@ -134,21 +132,21 @@ class ManagerState {
   PrecisionSpec precision_;
   ManagerOptions options_;
   CaughtSignals signals_;
-  std::mutex saving_;                    // held during a save or a removal; taken before mutex_
+  Mutex saving_;                         // held during a save or a removal; taken before mutex_
   std::vector<StepInfo> known_;          // steps with valid manifests, sorted; guarded by saving_
   std::optional<std::int64_t> trusted_;  // the step that this manager saved last; guarded by saving_
 
   steps::StagingMemory memory_;
-  mutable std::mutex mutex_;               // guards all members below
+  mutable Mutex mutex_;                    // guards all members below
   std::optional<std::int64_t> last_step_;  // the last started save that has not failed, or the newest step found
   std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
-  std::condition_variable changed_;
+  Condition changed_;
   std::deque<Task> tasks_;
   bool working_ = false, ending_ = false;
   std::optional<Error> error_;  // the error of the first failed background save
   std::vector<SavedStep> saved_;
   std::set<std::int64_t> broken_;  // steps that failed verification
-  std::thread thread_;
+  Thread thread_;
   std::atomic<std::uint64_t> process_{0};  // the process that started thread_; 0: not started. Read without the lock
 };
 

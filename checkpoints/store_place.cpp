@@ -3,12 +3,12 @@
 // has not changed since the save began. Only the manifest makes a step visible.
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <random>
 #include <utility>
 
 #include "base/hash.hpp"
 #include "base/hex.hpp"
+#include "base/threads.hpp"
 #include "io/urls.hpp"
 #include "place.hpp"
 
@@ -74,7 +74,7 @@ class NewFiles final : public Bundle, public std::enable_shared_from_this<NewFil
     STELE_TRY_ASSIGN(auto sink, objects_->create(full(name)));
     return std::unique_ptr<Sink>(std::make_unique<HashedSink>(
         std::move(sink), shared_from_this(), [this, name = std::string(name)](std::uint64_t bytes, std::uint64_t hash) {
-          const std::lock_guard lock(mutex_);
+          const Lock lock(mutex_);
           files_[name] = {name, bytes, hash};
         }));
   }
@@ -86,11 +86,11 @@ class NewFiles final : public Bundle, public std::enable_shared_from_this<NewFil
   }
   void remove(std::string_view name) noexcept override {
     objects_->remove(full(name));
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     files_.erase(std::string(name));
   }
   std::vector<ManifestFile> files() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     std::vector<ManifestFile> all;
     for (const auto& [name, file] : files_) all.push_back(file);
     return all;
@@ -105,7 +105,7 @@ class NewFiles final : public Bundle, public std::enable_shared_from_this<NewFil
   std::string full(std::string_view name) const { return folder_ + std::string(name); }
   std::shared_ptr<Bundle> objects_;
   std::string folder_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::map<std::string, ManifestFile> files_;
 };
 

@@ -8,7 +8,7 @@ find_package(CUDAToolkit QUIET)
 if(NOT CUDAToolkit_FOUND AND NOT TARGET torch::cudart)
   add_library(torch::cudart INTERFACE IMPORTED GLOBAL)
 endif()
-find_package(Torch QUIET)  # GLOBAL, which needs CMake 3.24, is left to the caller
+find_package(Torch QUIET)
 
 set(_problem "stele::torch needs libtorch, which was not found. On Debian 12: tools/deps.sh torch (libtorch-dev). Elsewhere\
  name the folder of another one: -D CMAKE_PREFIX_PATH=... (of the Python package: the value of torch.utils.cmake_prefix_path)")

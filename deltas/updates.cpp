@@ -63,7 +63,7 @@ class Summer {
   explicit Summer(Checksum kind) : kind_(kind) {
     if (kind == Checksum::adler32) return;
     state_.reset(XXH3_createState());
-    if (state_ == nullptr) throw std::bad_alloc();
+    if (state_ == nullptr) STELE_THROW(std::bad_alloc());
     XXH3_128bits_reset(state_.get());
   }
   void update(std::span<const std::byte> bytes) {

@@ -222,12 +222,11 @@ Result<std::unique_ptr<Sink>> create(const std::string& url, const Options& opti
 void set_defaults(Options options) { defaults().set(std::move(options)); }
 
 bool detail::enable() noexcept {
-  try {
-    v0::detail::set_urls(&defaults());
-  } catch (const std::exception&) {
-    return false;
-  }
-  return true;
+  return v0::detail::guarded([]() -> Status {
+           v0::detail::set_urls(&defaults());
+           return {};
+         })
+      .has_value();
 }
 
 }  // namespace stele::inline v0::remote

@@ -27,7 +27,7 @@ struct Deflater::State {
 Deflater::Deflater(Framing framing, int level, int strategy) : state_(std::make_unique<State>()) {
   // 15: the largest window; 16: a gzip header; negative: no header.
   const int window = framing == Framing::gzip ? 15 + 16 : -15;
-  if (deflateInit2(&state_->stream, level, Z_DEFLATED, window, 8, strategy) != Z_OK) throw std::bad_alloc();
+  if (deflateInit2(&state_->stream, level, Z_DEFLATED, window, 8, strategy) != Z_OK) STELE_THROW(std::bad_alloc());
   state_->head.os = 255;  // unknown, so that all systems write the same bytes
   if (framing == Framing::gzip) deflateSetHeader(&state_->stream, &state_->head);
 }

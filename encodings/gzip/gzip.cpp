@@ -52,7 +52,7 @@ std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::s
 Result<std::size_t> inflate_next(std::span<const std::byte>& in, std::span<std::byte> out) {
   const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflater(
       libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
-  if (inflater == nullptr) throw std::bad_alloc();
+  if (inflater == nullptr) STELE_THROW(std::bad_alloc());
   const auto decompress = is_gzip(in) ? &libdeflate_gzip_decompress_ex : &libdeflate_zlib_decompress_ex;
   std::size_t used = 0, made = 0;
   const auto result = decompress(inflater.get(), in.data(), in.size(), out.data(), out.size(), &used, &made);

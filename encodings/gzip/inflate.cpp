@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include "base/limits.hpp"
+#include "base/threads.hpp"
 #include "gzip.hpp"
 #include "io/os/os.hpp"
 
@@ -36,10 +37,10 @@ Error wrong_crc(const Source& source, const Data& data, std::uint32_t found) {
 class Inflater::State {
  public:
   explicit State(bool gzip) {
-    if (inflateInit2(&stream, gzip ? 15 + 16 : -15) != Z_OK) throw std::bad_alloc();
+    if (inflateInit2(&stream, gzip ? 15 + 16 : -15) != Z_OK) STELE_THROW(std::bad_alloc());
   }
   State(State& other) : used(other.used), made(other.made), crc(other.crc) {
-    if (inflateCopy(&stream, &other.stream) != Z_OK) throw std::bad_alloc();
+    if (inflateCopy(&stream, &other.stream) != Z_OK) STELE_THROW(std::bad_alloc());
     stream.avail_in = 0;
   }
   State& operator=(const State&) = delete;
@@ -128,7 +129,7 @@ Result<std::size_t> Inflater::some(std::span<std::byte> out) {
                               .offset(data_.offset + state_->used)
                         : bad("the entry ends inside the deflated data");
     }
-    if (result == Z_MEM_ERROR) throw std::bad_alloc();
+    if (result == Z_MEM_ERROR) STELE_THROW(std::bad_alloc());
     if (result != Z_OK && result != Z_BUF_ERROR) return damage();
   }
   return out.size() - z.avail_out;
@@ -182,7 +183,7 @@ InflatedSource::~InflatedSource() = default;
 
 Result<std::size_t> InflatedSource::pass(std::span<std::byte> out) {
   return guarded(name(), [&]() -> Result<std::size_t> {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (size_known_) return std::size_t{0};
     auto inflater = std::move(inflater_);  // moved back on success
     if (inflater == nullptr) inflater = std::make_unique<Inflater>(*source_, data_);
@@ -193,7 +194,7 @@ Result<std::size_t> InflatedSource::pass(std::span<std::byte> out) {
 }
 
 Status InflatedSource::read(std::uint64_t offset, std::span<std::byte> out) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   auto inflater = std::move(inflater_);  // moved back on success
   // Readers look at a file's first bytes before they read it.
   if (inflater != nullptr && offset < inflater->made()) {

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "encodings/gzip/entry.hpp"
 #include "encodings/gzip/gzip.hpp"
 #include "stele/bytes.hpp"
@@ -78,7 +78,7 @@ class InflatedSource final : public EntrySource {
   const std::uint64_t max_size_ = UINT64_MAX;
   mutable bool size_known_ = true;
   mutable std::uint64_t step_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   mutable std::unique_ptr<Inflater> inflater_;
   mutable std::vector<std::unique_ptr<Inflater::State>> kept_;  // index i: after (i + 1) * step_ bytes
 };

@@ -3,10 +3,10 @@
 #include <array>
 #include <bit>
 #include <charconv>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 
+#include "base/threads.hpp"
 #include "encodings/protobuf/fields.hpp"
 #include "fields.hpp"
 #include "io/files.hpp"
@@ -47,7 +47,7 @@ constexpr LeafOps in_memory{
 /// Owns the data that the providers point to.
 struct Files {
   SourcePtr model;
-  std::mutex mutex;                                   // guards the positions at which reads of varints ended
+  Mutex mutex;                                        // guards the positions at which reads of varints ended
   std::unordered_map<std::string, SourcePtr> others;  // other files, by location
   std::deque<Varints> varints;
   std::deque<std::vector<std::byte>> numbers;

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 
+#include "base/threads.hpp"
 #include "encodings/protobuf/fields.hpp"
 #include "io/cursor.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -65,11 +66,11 @@ Result<Varints::Place> Varints::each(Place place, Take take) const {
 
 /// Returns the place of an element at or before this one: the end of the last read, or the first element.
 Varints::Place Varints::near(std::uint64_t element) const {
-  const std::lock_guard lock(*mutex_);
+  const Lock lock(*mutex_);
   return last_.element != 0 && last_.element <= element ? last_ : Place{0, range_.begin};
 }
 void Varints::remember(Place place) const {
-  const std::lock_guard lock(*mutex_);
+  const Lock lock(*mutex_);
   last_ = place;
 }
 

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 
+#include "base/threads.hpp"
 #include "model.hpp"
 #include "stele/dtype.hpp"
 #include "stele/snapshot.hpp"
@@ -17,7 +17,7 @@ namespace stele::inline v0::detail::onnx {
 class Varints {
  public:
   /// `model` and `mutex` must outlive it. The mutex guards the positions at which reads ended.
-  Varints(const SourcePtr& model, std::mutex& mutex, Range range, DType dtype)
+  Varints(const SourcePtr& model, Mutex& mutex, Range range, DType dtype)
       : model_(&model), mutex_(&mutex), range_(range), dtype_(dtype) {}
 
   /// Returns the size of an element in memory.
@@ -41,7 +41,7 @@ class Varints {
   void remember(Place place) const;
 
   const SourcePtr* model_;
-  std::mutex* mutex_;
+  Mutex* mutex_;
   Range range_;
   DType dtype_;
   mutable Place last_{0, 0};  // end of the last read, so that reads in order decode each element once

@@ -10,6 +10,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/shortened.hpp"
+#include "base/threads.hpp"
 #include "leaves/blocks.hpp"
 #include "leaves/region.hpp"
 #include "leaves/source_range.hpp"
@@ -526,7 +527,7 @@ void Arrays::note_absent(const Array& array, std::uint64_t absent_values, std::u
 }
 
 std::shared_ptr<const Bytes> Arrays::cached(const ArrayLeaf* array, std::uint64_t number) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const auto found = std::find_if(cache_.begin(), cache_.end(),
                                   [&](const Cached& c) { return c.array == array && c.number == number; });
   if (found == cache_.end()) return nullptr;
@@ -536,7 +537,7 @@ std::shared_ptr<const Bytes> Arrays::cached(const ArrayLeaf* array, std::uint64_
 
 void Arrays::keep(const ArrayLeaf* array, std::uint64_t number, std::shared_ptr<const Bytes> bytes) const {
   constexpr std::size_t max_entries = 256;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   cached_bytes_ += bytes->size();
   cache_.push_front({array, number, std::move(bytes)});
   while (cache_.size() > 1 && (cached_bytes_ > cache_bytes || cache_.size() > max_entries)) {

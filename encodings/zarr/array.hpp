@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "encodings/zarr/metadata.hpp"
 #include "encodings/zarr/store.hpp"
 #include "stele/bytes.hpp"
@@ -60,7 +60,7 @@ class Arrays {
   std::uint64_t capacity_ = 0;
   // remaining limits for absent chunks
   std::uint64_t absent_bytes_ = max_absent_bytes, absent_chunks_ = max_absent_chunks;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   mutable std::list<Cached> cache_;  // the last used first
   mutable std::uint64_t cached_bytes_ = 0;
 };

@@ -22,10 +22,13 @@ constexpr std::string_view local_signature = "PK\3\4", descriptor_signature = "P
 constexpr std::size_t narrow_descriptor = 16, wide_descriptor = 24;
 
 /// The original's entries and the new directory after them.
+constexpr char rebuilt_kind = 0;
+
 class Rebuilt final : public Continued {
  public:
   Rebuilt(SourcePtr source, std::uint64_t end, std::string directory, std::vector<Omitted> omitted)
       : Continued(std::move(source), end, std::move(directory)), omitted_(std::move(omitted)) {}
+  const void* kind() const noexcept override { return &rebuilt_kind; }
   const std::vector<Omitted>& omitted() const noexcept { return omitted_; }
 
  private:
@@ -204,8 +207,7 @@ Result<SourcePtr> with_new_directory(SourcePtr source) {
 }
 
 const std::vector<Omitted>* omitted_entries(const Source& source) noexcept {
-  const auto* const rebuilt = dynamic_cast<const Rebuilt*>(&source);
-  return rebuilt != nullptr ? &rebuilt->omitted() : nullptr;
+  return source.kind() == &rebuilt_kind ? &static_cast<const Rebuilt&>(source).omitted() : nullptr;
 }
 
 }  // namespace stele::inline v0::detail::zip

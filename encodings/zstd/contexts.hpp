@@ -18,13 +18,13 @@ using Decompressor = std::unique_ptr<ZSTD_DCtx, Free>;
 /// Throws std::bad_alloc.
 inline Compressor new_compressor() {
   Compressor made(ZSTD_createCCtx());
-  if (made == nullptr) throw std::bad_alloc();
+  if (made == nullptr) STELE_THROW(std::bad_alloc());
   return made;
 }
 /// Throws std::bad_alloc.
 inline Decompressor new_decompressor() {
   Decompressor made(ZSTD_createDCtx());
-  if (made == nullptr) throw std::bad_alloc();
+  if (made == nullptr) STELE_THROW(std::bad_alloc());
   return made;
 }
 

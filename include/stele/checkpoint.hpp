@@ -34,6 +34,7 @@ class STELE_EXPORT CheckpointFormat : public Format {
   virtual bool stores_graphs() const noexcept { return true; }
   /// Writes a checkpoint like write(). The capabilities and the precision apply to its parameters only.
   virtual Status write_checkpoint(const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options) const = 0;
+  const CheckpointFormat* checkpoints() const noexcept final { return this; }
   /// Writes a checkpoint that has only parameters.
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const final;
 };

@@ -26,6 +26,13 @@
 #define STELE_EXCEPTIONS 0
 #endif
 
+// Throws; without exceptions, calls the handler of set_fatal_handler() (stele/result.hpp).
+#if STELE_EXCEPTIONS
+#define STELE_THROW(exception) throw exception
+#else
+#define STELE_THROW(exception) ::stele::detail::fatal((exception).what())
+#endif
+
 // STELE_HEAP=0, set for the whole program: the library allocates no memory, so the program does not link malloc. Only
 // the `.stele` reader and the writer in stele_writer.hpp are then available (docs/guide/embedded.md).
 #ifndef STELE_HEAP
@@ -34,5 +41,9 @@
 
 /// stele: makes records of a model's own classes; recorders save and load them.
 namespace stele {
-inline namespace v0 {}
+inline namespace v0 {
+namespace detail {
+[[noreturn]] STELE_EXPORT void fatal(const char* message) noexcept;
+}
+}  // namespace v0
 }  // namespace stele

@@ -22,7 +22,8 @@
 
 namespace stele::inline v0 {
 
-class Bundle;  // stele/bundle.hpp
+class Bundle;            // stele/bundle.hpp
+class CheckpointFormat;  // stele/checkpoint.hpp
 
 /// The abilities of a format. A part of a record that it cannot store is an error on save, unless
 /// SaveOptions::allow_loss is set.
@@ -128,6 +129,8 @@ class STELE_EXPORT Format {
   /// Writes everything except losses(), in one pass; does not commit the sink. The snapshot must fit capabilities();
   /// all options except `threads` have already been applied to it. The snapshot produces tensor bytes piece by piece.
   virtual Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const = 0;
+  /// Returns this format if it stores whole checkpoints, else nullptr.
+  virtual const CheckpointFormat* checkpoints() const noexcept { return nullptr; }
 };
 
 /// The formats of a project, listed by format.cpp in the project's folder of recorders/. Together with their Format,

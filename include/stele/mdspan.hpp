@@ -92,7 +92,7 @@ struct tensor_traits<T>
   static Shape shape(const T& t) {
     const auto extents = detail::MdspanStrided<T>::extents(t);
     if (t.data_handle() == nullptr && element_count(extents) != 0U) {
-      throw std::logic_error("the mdspan's pointer is null");
+      STELE_THROW(std::logic_error("the mdspan's pointer is null"));
     }
     return Shape(extents);
   }

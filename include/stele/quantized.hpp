@@ -81,7 +81,7 @@ class Quantized : public BlockTensor {
   Quantized(BlockTensor tensor)  // NOLINT(google-explicit-constructor)
       : BlockTensor(std::move(tensor)) {
     if (Blocks != DType::none && is_set() && dtype() != Blocks) {
-      throw std::invalid_argument("stele: the dtype of the blocks differs from that of Quantized");
+      STELE_THROW(std::invalid_argument("stele: the dtype of the blocks differs from that of Quantized"));
     }
   }
 };

@@ -103,6 +103,12 @@ class STELE_EXPORT Exception : public std::exception {
 };
 #endif
 
+/// Called instead of throwing where exceptions are disabled: memory is exhausted, or a function was called against its
+/// preconditions, as `message` says. Must not return. (A failed `new` calls C++'s own std::new_handler.)
+using FatalHandler = void (*)(const char* message);
+/// Sets the handler of the process, and returns the previous one. nullptr: prints the message and aborts, the default.
+STELE_EXPORT FatalHandler set_fatal_handler(FatalHandler handler) noexcept;
+
 namespace detail {
 [[noreturn]] STELE_EXPORT void throw_error(const Error& error);
 }  // namespace detail
@@ -120,7 +126,7 @@ class [[nodiscard]] Result {
 
   bool has_value() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return value_.has_value(); }
-  /// Returns the value. If there is no value, throws Exception (aborts if exceptions are disabled). For a temporary
+  /// Returns the value. If there is no value, throws Exception (or calls the FatalHandler). For a temporary
   /// Result, returns the value itself instead of a reference into it: `for (auto& step : manager.steps().value())` is
   /// safe.
   T& value() & { return check(), *value_; }

@@ -49,6 +49,8 @@ class STELE_EXPORT Sink {
   /// Returns true for a folder, which accepts no bytes, only the files of bundle().
   virtual bool is_folder() const noexcept { return false; }
   const std::string& name() const noexcept { return name_; }
+  /// Identifies a class of the library that is looked for without RTTI; nullptr for all others.
+  virtual const void* kind() const noexcept { return nullptr; }
 
   /// Registers a new file of bundle(), such as a shard. A failed save removes it if it is `new_file`.
   /// The index of the shards, which is this file, is named before the shards if it is new.

@@ -57,6 +57,8 @@ class STELE_EXPORT Source {
   virtual const detail::os::File* file() const noexcept { return nullptr; }
   /// Returns the name for messages: the file's path, "memory", …
   const std::string& name() const noexcept { return name_; }
+  /// Identifies a class of the library that is looked for without RTTI; nullptr for all others.
+  virtual const void* kind() const noexcept { return nullptr; }
 
  protected:
   explicit Source(std::string name) : name_(std::move(name)) {}

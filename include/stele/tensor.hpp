@@ -69,7 +69,7 @@ constexpr std::size_t row_major(const Extents& extents, Index... index) noexcept
 template <class Extents>
 std::size_t addressable_count(const Extents& extents, std::size_t element) {
   const auto count = element_count(as_span(extents));
-  if (!count || *count > static_cast<std::size_t>(PTRDIFF_MAX) / element) throw std::bad_alloc();
+  if (!count || *count > static_cast<std::size_t>(PTRDIFF_MAX) / element) STELE_THROW(std::bad_alloc());
   return static_cast<std::size_t>(*count);
 }
 }  // namespace detail
@@ -121,7 +121,7 @@ class Tensor {
   /// Copies `values`. Throws std::invalid_argument if their number differs from the number of elements of the shape,
   /// and std::bad_alloc.
   Tensor(Extents shape, std::span<const value_type> values) : Tensor(std::move(shape)) {
-    if (values.size() != size_) throw std::invalid_argument("stele: a Tensor's values do not fit its shape");
+    if (values.size() != size_) STELE_THROW(std::invalid_argument("stele: a Tensor's values do not fit its shape"));
     std::uninitialized_copy_n(values.begin(), size_, data_);
   }
   Tensor(Extents shape, std::initializer_list<value_type> values)

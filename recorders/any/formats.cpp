@@ -2,13 +2,13 @@
 #include "formats.hpp"
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/extension.hpp"
 #include "base/similar.hpp"
+#include "base/threads.hpp"
 #include "foreign.hpp"
 #include "stele/bundle.hpp"
 
@@ -41,7 +41,7 @@ std::shared_ptr<const Formats> made(std::vector<FormatFamily> families, std::sha
 }
 
 struct Registry {
-  std::mutex mutex;
+  detail::Mutex mutex;
   std::shared_ptr<const Formats> now = made(
       {
 #define STELE_RECORDER(folder) detail::folder##_formats(),
@@ -64,7 +64,7 @@ constexpr std::size_t own_count = 0
 
 std::shared_ptr<const Formats> registered() {
   Registry& r = registry();
-  const std::lock_guard lock(r.mutex);
+  const detail::Lock lock(r.mutex);
   return r.now;
 }
 
@@ -117,8 +117,8 @@ std::span<const FormatFamily> format_families() { return registered()->families;
 std::span<const Format* const> formats() { return registered()->all; }
 
 Status register_formats(const FormatFamily& family) {
-  static std::mutex one_at_a_time;
-  const std::lock_guard waiting(one_at_a_time);
+  static detail::Mutex one_at_a_time;
+  const detail::Lock waiting(one_at_a_time);
   return detail::guarded([&]() -> Status {
     for (const Member& member : family.members) STELE_TRY(check_new(member));
     for (auto member = family.members.begin(); member != family.members.end(); ++member) {
@@ -128,7 +128,7 @@ Status register_formats(const FormatFamily& family) {
       }
     }
     Registry& r = registry();
-    const std::lock_guard lock(r.mutex);
+    const detail::Lock lock(r.mutex);
     std::vector<FormatFamily> families = r.now->families;
     families.push_back(family);
     r.now = made(std::move(families), r.now);

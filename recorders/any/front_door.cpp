@@ -39,7 +39,7 @@ Result<Report> detail::save_object(const Object& object, const Output& to, const
 
 Result<Report> save(const Checkpoint& checkpoint, const Output& to, const SaveOptions& options) {
   return with_format(to, options, [&](const Format& format, const SaveOptions& rest) -> Result<Report> {
-    const auto* const whole = dynamic_cast<const CheckpointFormat*>(&format);
+    const auto* const whole = format.checkpoints();
     if (whole == nullptr) {
       return Error(Errc::unsupported, "the format stores only parameters, not checkpoints").found(format.name());
     }

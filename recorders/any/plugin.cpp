@@ -2,18 +2,18 @@
 #include "stele/plugin.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "io/os/os.hpp"
 #include "stele/recorders/any.hpp"
 
 namespace stele::inline v0 {
 
 Status load_plugin(const std::string& path) {
-  static std::mutex one_at_a_time;
+  static detail::Mutex one_at_a_time;
   static std::vector<const detail::Plugin*> loaded;
-  const std::lock_guard waiting(one_at_a_time);
+  const detail::Lock waiting(one_at_a_time);
   return detail::guarded(path, [&]() -> Status {
     // The system looks for a name without a slash in its own folders only.
     const bool bare = path.find_first_of("/\\") == path.npos;

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "base/hash.hpp"
+#include "base/threads.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 
@@ -83,7 +83,7 @@ class FramedText final : public Text {
   Result<Kept*> hold(std::size_t number) const {
     Kept* kept = nullptr;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       const auto is = [&](const auto& k) { return k->number == number; };
       if (const auto found = std::find_if(kept_.begin(), kept_.end(), is); found != kept_.end()) {
         ++(*found)->users;
@@ -106,12 +106,12 @@ class FramedText final : public Text {
       release(*kept);
       return std::move(r).error();
     }
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     kept->number = number;
     return kept;
   }
   void release(Kept& kept) const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     --kept.users;
   }
 
@@ -124,7 +124,7 @@ class FramedText final : public Text {
   Status unpack(std::size_t number, std::span<std::byte> out) const {
     std::unique_ptr<Tools> tools;
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (!tools_.empty()) {
         tools = std::move(tools_.back());
         tools_.pop_back();
@@ -132,7 +132,7 @@ class FramedText final : public Text {
     }
     if (tools == nullptr) tools = std::make_unique<Tools>();
     auto status = unpack(*tools, number, out);
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     tools_.push_back(std::move(tools));
     return status;
   }
@@ -158,7 +158,7 @@ class FramedText final : public Text {
   std::vector<Frame> frames_;
   std::vector<std::uint64_t> hashes_;
   std::size_t grain_ = 0;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   mutable std::vector<std::unique_ptr<Kept>> kept_;
   mutable std::vector<std::unique_ptr<Tools>> tools_;  // not in use
 };

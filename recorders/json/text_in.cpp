@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <mutex>
 
 #include <zstd.h>
 
+#include "base/threads.hpp"
 #include "encodings/gzip/inflate.hpp"
 #include "stele/bytes.hpp"
 #include "text_frames.hpp"
@@ -108,7 +108,7 @@ class StreamedText final : public Text {
  public:
   StreamedText(SourcePtr source, Coding coding) : source_(std::move(source)), coding_(coding) {}
   Result<std::size_t> read(std::uint64_t offset, std::span<std::byte> out) const override {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (stream_ == nullptr || offset < at_) {
       at_ = 0;
       stream_.reset();
@@ -147,7 +147,7 @@ class StreamedText final : public Text {
 
   SourcePtr source_;
   Coding coding_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   mutable std::unique_ptr<Stream> stream_;
   mutable std::uint64_t at_ = 0;  // characters decompressed so far
   mutable Bytes skipped_;

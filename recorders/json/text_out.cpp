@@ -118,7 +118,7 @@ struct Packed {
     }
     size = ZSTD_compress2(context.get(), packed.data(), packed.size(), text.data(), used);
     if (ZSTD_isError(size))
-      throw std::bad_alloc();  // the buffer is large enough, so the only cause is a lack of memory
+      STELE_THROW(std::bad_alloc());  // the buffer is large enough, so the only cause is a lack of memory
   }
 };
 
@@ -230,7 +230,7 @@ class ZstdOut final : public TextOut {
     const zstd::Compressor context = zstd::new_compressor();
     std::size_t n =
         ZSTD_compress2(context.get(), packed.data() + head, packed.size() - head, index.data(), index.size());
-    if (ZSTD_isError(n)) throw std::bad_alloc();
+    if (ZSTD_isError(n)) STELE_THROW(std::bad_alloc());
     if (!admits(stored_ + n, index.size())) {
       packed = Bytes(head + raw_frame_size(index.size()));
       n = raw_frame(index, packed.data() + head);

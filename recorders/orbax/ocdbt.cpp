@@ -9,7 +9,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <span>
 #include <utility>
@@ -17,6 +16,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/shortened.hpp"
+#include "base/threads.hpp"
 #include "base/varint.hpp"
 #include "encodings/zstd/contexts.hpp"
 #include "stele/bytes.hpp"
@@ -67,11 +67,11 @@ class OcdbtStore final : public zarr::Store {
   Result<SourcePtr> file_of(std::uint32_t number) const {
     constexpr std::size_t max_open = 64;  // a process has a limited number of open files
     {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (const auto known = open_.find(number); known != open_.end()) return known->second;
     }
     STELE_TRY_ASSIGN(SourcePtr file, folder_->open(files_[number]));
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (open_.size() < max_open) open_.emplace(number, file);
     return file;
   }
@@ -80,7 +80,7 @@ class OcdbtStore final : public zarr::Store {
   std::vector<std::string> files_;
   std::vector<Reference> values_;
   SourcePtr inlined_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   mutable std::map<std::uint32_t, SourcePtr> open_;
 };
 

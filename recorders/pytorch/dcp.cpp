@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "dcp_metadata.hpp"
 #include "io/files.hpp"
 #include "leaves/boxes.hpp"
@@ -138,7 +138,7 @@ class Tensor {
   Tensor(const DcpCheckpoint& checkpoint, const DcpItem& item) : checkpoint_(checkpoint), item_(item) {}
 
   Result<Provider> open() const {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (open_ == nullptr) {
       STELE_TRY_ASSIGN(open_, OpenTensor::make(checkpoint_, item_));
     }
@@ -149,7 +149,7 @@ class Tensor {
  private:
   const DcpCheckpoint& checkpoint_;
   const DcpItem& item_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   mutable std::unique_ptr<const OpenTensor> open_;
 };
 

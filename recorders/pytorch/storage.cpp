@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/threads.hpp"
 #include "encodings/gzip/gzip.hpp"
 #include "leaves/blocks.hpp"
 #include "leaves/source_range.hpp"
@@ -150,7 +151,7 @@ const TorchType* type_of_number(std::uint64_t number) noexcept {
 
 Status Storage::check() const {
   if (!has_crc) return {};
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (checked_) return {};
   constexpr std::size_t piece = std::size_t{1} << 20;
   const auto all = source->view();

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "stele/dtype.hpp"
 #include "stele/shape.hpp"
 #include "stele/snapshot.hpp"
@@ -58,7 +58,7 @@ struct Storage {
   Status check() const;
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   mutable bool checked_ = false;
 };
 

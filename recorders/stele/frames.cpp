@@ -5,7 +5,6 @@
 #include <array>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 
 #include "base/limits.hpp"
 #include "base/parallel.hpp"
+#include "base/threads.hpp"
 #include "encodings/zstd/contexts.hpp"
 #include "stele/precision/shuffle.hpp"
 #include "stele/recorders/stele_reader.hpp"
@@ -68,7 +68,7 @@ class Workspace {
 class Borrowed {
  public:
   Borrowed() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (auto& kept : idle_) {
       if (kept != nullptr) {
         own_ = std::move(kept);
@@ -80,7 +80,7 @@ class Borrowed {
   Borrowed(const Borrowed&) = delete;
   Borrowed& operator=(const Borrowed&) = delete;
   ~Borrowed() {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (auto& place : idle_) {
       if (place == nullptr) {
         place = std::move(own_);
@@ -91,7 +91,7 @@ class Borrowed {
   Workspace* operator->() const noexcept { return own_.get(); }
 
  private:
-  static inline std::mutex mutex_;
+  static inline Mutex mutex_;
   static inline std::array<std::unique_ptr<Workspace>, 16> idle_;
   std::unique_ptr<Workspace> own_;
 };

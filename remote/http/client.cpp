@@ -256,12 +256,8 @@ struct Client::Try {
   }
   template <class F>
   bool guard(const F& f) noexcept {  // no exception may cross libcurl
-    try {
-      if (auto done = f(); !done) return fail(std::move(done).error());
-      return true;
-    } catch (const std::exception& e) {
-      return fail(Error(Errc::out_of_memory, e.what()));
-    }
+    if (auto done = v0::detail::guarded(f); !done) return fail(std::move(done).error());
+    return true;
   }
 
   static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* self) {

@@ -16,8 +16,8 @@ std::size_t checked_bytes(DType dtype, const Shape& shape) {
   const auto count = shape.element_count();
   const auto bytes = count && whole && BlockTensor::takes(dtype) ? byte_length(dtype, *count) : std::nullopt;
   if (!bytes || *bytes > static_cast<std::uint64_t>(PTRDIFF_MAX)) {
-    throw std::invalid_argument(
-        "stele: a BlockTensor needs a block dtype, f64, f32, f16 or bf16, and a last axis of whole blocks");
+    STELE_THROW(std::invalid_argument(
+        "stele: a BlockTensor needs a block dtype, f64, f32, f16 or bf16, and a last axis of whole blocks"));
   }
   return static_cast<std::size_t>(*bytes);
 }

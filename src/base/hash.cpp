@@ -13,7 +13,7 @@ namespace stele::inline v0::detail {
 struct Hasher::State {
   XXH3_state_t* xxh = XXH3_createState();
   State() {
-    if (xxh == nullptr) throw std::bad_alloc();
+    if (xxh == nullptr) STELE_THROW(std::bad_alloc());
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;

@@ -1,8 +1,7 @@
 // Counts the bytes of a save or load for the progress callback.
 #pragma once
 
-#include <mutex>
-
+#include "base/threads.hpp"
 #include "stele/options.hpp"
 
 namespace stele::inline v0::detail {
@@ -18,7 +17,7 @@ class Meter {
 
  private:
   const ProgressCallback& callback_;
-  std::mutex mutex_;
+  Mutex mutex_;
   Progress progress_;
   bool cancelled_ = false;
 };

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <mutex>
 #include <vector>
+
+#include "base/threads.hpp"
 
 namespace stele::inline v0 {
 
@@ -19,7 +20,7 @@ constexpr unsigned max_threads = 256;
 }  // namespace
 
 Workers workers_of(unsigned threads, Executor* executor) noexcept {
-  const unsigned available = executor != nullptr ? executor->concurrency() : std::thread::hardware_concurrency();
+  const unsigned available = executor != nullptr ? executor->concurrency() : processors();
   if (threads == 0 || (executor != nullptr && threads > available)) threads = std::max(1U, available);
   return {std::min(threads, max_threads), executor};
 }
@@ -31,24 +32,32 @@ class Work {
   Work(std::size_t count, const std::function<void(std::size_t)>& work) : count_(count), work_(work) {}
 
   void run() noexcept {
+#if STELE_EXCEPTIONS
     try {
-      for (std::size_t i = next_++; i < count_; i = next_++) work_(i);
+      run_all();
     } catch (...) {
       next_ = count_;
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       if (!exception_) exception_ = std::current_exception();
     }
+#else
+    run_all();
+#endif
   }
   void finish() const {
     if (exception_) std::rethrow_exception(exception_);
   }
 
  private:
+  void run_all() {
+    for (std::size_t i = next_++; i < count_; i = next_++) work_(i);
+  }
+
   std::atomic<std::size_t> next_{0};
   std::size_t count_;
   const std::function<void(std::size_t)>& work_;
   std::exception_ptr exception_;
-  std::mutex mutex_;
+  Mutex mutex_;
 };
 
 }  // namespace
@@ -61,7 +70,7 @@ void parallel(const Workers& workers, std::size_t count, const std::function<voi
         wanted, [](void* context, std::size_t) { static_cast<Work*>(context)->run(); }, &all);
     return all.finish();
   }
-  std::vector<Helper> others;
+  std::vector<Thread> others;
   others.reserve(wanted);
   while (others.size() + 1 < wanted) {
     others.emplace_back([&]() noexcept { all.run(); });
@@ -76,18 +85,13 @@ void beside(const Workers& workers, const std::function<void()>& other, const st
   if (workers.executor != nullptr || workers.threads == 1) {
     return parallel(workers, 2, [&](std::size_t i) { i == 0 ? mine() : other(); });
   }
-  std::exception_ptr thrown;
-  Helper second([&]() noexcept {
-    try {
-      other();
-    } catch (...) {
-      thrown = std::current_exception();
-    }
-  });
-  if (!second.started()) other();
+  const std::function<void(std::size_t)> one = [&](std::size_t) { other(); };
+  Work work(1, one);
+  Thread second([&]() noexcept { work.run(); });
+  if (!second.started()) work.run();
   mine();
   second.join();
-  if (thrown) std::rethrow_exception(thrown);
+  work.finish();
 }
 
 }  // namespace detail

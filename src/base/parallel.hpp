@@ -2,37 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <exception>
 #include <functional>
-#include <thread>
-#include <utility>
 
+#include "base/threads.hpp"
 #include "stele/executor.hpp"
 
 namespace stele::inline v0::detail {
-
-/// A second thread; the destructor joins it. Starts no thread if the system lacks a thread or memory for it.
-class Helper {
- public:
-  template <class Work>
-  explicit Helper(Work work) noexcept {
-    try {
-      thread_ = std::thread(std::move(work));
-    } catch (const std::exception&) {
-      // The caller then does the work.
-    }
-  }
-  Helper(Helper&&) noexcept = default;
-  Helper& operator=(Helper&&) = delete;
-  ~Helper() { join(); }
-  bool started() const noexcept { return thread_.joinable(); }
-  void join() noexcept {
-    if (started()) thread_.join();
-  }
-
- private:
-  std::thread thread_;
-};
 
 /// Returns the threads that the options of a save or load select.
 STELE_EXPORT Workers workers_of(unsigned threads, Executor* executor) noexcept;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -220,13 +222,24 @@ std::string Error::to_string() const {
   return text;
 }
 
+namespace {
+std::atomic<FatalHandler> fatal_handler{nullptr};
+}  // namespace
+
+FatalHandler set_fatal_handler(FatalHandler handler) noexcept { return fatal_handler.exchange(handler); }
+
 namespace detail {
+void fatal(const char* message) noexcept {
+  if (const FatalHandler handler = fatal_handler.load()) handler(message);
+  std::fprintf(stderr, "stele: %s\n", message);
+  std::abort();
+}
+
 void throw_error(const Error& error) {
 #if STELE_EXCEPTIONS
   throw Exception(error);
 #else
-  static_cast<void>(error);
-  std::abort();
+  fatal(error.to_string().c_str());
 #endif
 }
 

@@ -72,6 +72,8 @@ struct Target {
   }
 };
 
+constexpr char folder_kind = 0;
+
 class FolderSink final : public Sink {
  public:
   FolderSink(Target target, std::shared_ptr<const os::Folder> old, FileSinkOptions options, std::string leaf,
@@ -83,6 +85,7 @@ class FolderSink final : public Sink {
         leaf_(std::move(leaf)),
         made_(std::make_shared<const os::Folder>(std::move(made))) {}
   ~FolderSink() override { discard(); }
+  const void* kind() const noexcept override { return &folder_kind; }
 
   using Sink::write;
   Status write(std::span<const std::span<const std::byte>> pieces) override {
@@ -227,8 +230,7 @@ Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& given, FileSin
 }  // namespace
 
 std::string detail::temporary_path(const Sink& sink) {
-  const auto* folder = dynamic_cast<const FolderSink*>(&sink);
-  return folder != nullptr ? folder->temporary() : std::string();
+  return sink.kind() == &folder_kind ? static_cast<const FolderSink&>(sink).temporary() : std::string();
 }
 
 Result<std::unique_ptr<Sink>> folder_sink(const std::string& path, FileSinkOptions options, FolderCheck may_replace) {

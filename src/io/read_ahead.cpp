@@ -2,14 +2,12 @@
 // that reads ahead, or by the reader that needs the piece first.
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
+#include "base/threads.hpp"
 #include "io/os/os.hpp"
 #include "stele/bundle.hpp"
 #include "stele/source.hpp"
@@ -57,11 +55,11 @@ class ReadAhead final : public Source {
   }
   ~ReadAhead() override {
     {
-      const std::lock_guard lock(mutex_);
+      const detail::Lock lock(mutex_);
       ending_ = true;
     }
     changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
   std::uint64_t size() const noexcept override { return source_->size(); }
   std::shared_ptr<const Bundle> bundle() const override { return source_->bundle(); }
@@ -69,7 +67,7 @@ class ReadAhead final : public Source {
 
   void will_read(std::span<const ByteRange> ranges) const override {
     static_cast<void>(detail::guarded([&]() -> Status {
-      std::unique_lock lock(mutex_);
+      detail::Lock lock(mutex_);
       if (ranges.empty()) {
         std::erase_if(pieces_, [&](const auto& entry) { return drop_if_unused(*entry.second); });
       } else {
@@ -85,7 +83,7 @@ class ReadAhead final : public Source {
     return detail::guarded(name(), [&]() -> Status {
       const std::uint64_t left = offset <= size() ? size() - offset : 0;
       if (out.size() > left) return source_->read_at(offset, out);  // reports it
-      std::unique_lock lock(mutex_);
+      detail::Lock lock(mutex_);
       while (!out.empty()) {
         STELE_TRY_ASSIGN(const std::size_t n, read_some(lock, offset, out));
         offset += n;
@@ -107,7 +105,6 @@ class ReadAhead final : public Source {
     std::optional<Error> error{};
   };
   using Pieces = std::map<std::uint64_t, std::shared_ptr<Piece>>;  // sorted by offset; pieces do not overlap
-  using Lock = std::unique_lock<std::mutex>;
 
   bool drop_if_unused(Piece& piece) const {
     if (piece.state == Piece::State::reading) {
@@ -213,7 +210,7 @@ class ReadAhead final : public Source {
   }
 
   /// Copies the bytes at `offset` to the front of `out`. Returns their number, which is not 0.
-  Result<std::size_t> read_some(Lock& lock, std::uint64_t offset, std::span<std::byte> out) const {
+  Result<std::size_t> read_some(detail::Lock& lock, std::uint64_t offset, std::span<std::byte> out) const {
     const auto next = pieces_.upper_bound(offset);
     if (next != pieces_.begin() && std::prev(next)->second->end > offset) {
       const auto at = std::prev(next);
@@ -225,8 +222,8 @@ class ReadAhead final : public Source {
     return read_unplanned(lock, offset, out);
   }
 
-  Result<std::size_t> read_piece(Lock& lock, std::uint64_t begin, std::shared_ptr<Piece> piece, std::uint64_t offset,
-                                 std::span<std::byte> out) const {
+  Result<std::size_t> read_piece(detail::Lock& lock, std::uint64_t begin, std::shared_ptr<Piece> piece,
+                                 std::uint64_t offset, std::span<std::byte> out) const {
     cursor_ = begin;
     if (piece->state == Piece::State::waiting) {
       read(lock, begin, piece);
@@ -260,7 +257,7 @@ class ReadAhead final : public Source {
   }
 
   /// Reads a waiting piece.
-  void read(Lock& lock, std::uint64_t begin, const std::shared_ptr<Piece>& piece) const {
+  void read(detail::Lock& lock, std::uint64_t begin, const std::shared_ptr<Piece>& piece) const {
     piece->state = Piece::State::reading;
     --waiting_;
     const auto size = static_cast<std::size_t>(piece->end - begin);
@@ -292,7 +289,7 @@ class ReadAhead final : public Source {
     const auto start = std::chrono::steady_clock::now();
     STELE_TRY(source_->read_at(offset, out));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    const std::lock_guard lock(mutex_);
+    const detail::Lock lock(mutex_);
     speed_.note(out.size(), took.count());
     return {};
   }
@@ -312,7 +309,7 @@ class ReadAhead final : public Source {
 
   // ---- reads without an announcement
 
-  Result<std::size_t> read_unplanned(Lock& lock, std::uint64_t offset, std::span<std::byte> out) const {
+  Result<std::size_t> read_unplanned(detail::Lock& lock, std::uint64_t offset, std::span<std::byte> out) const {
     if (const auto found = block_at(offset); found != blocks_.end()) {
       const Block& block = found->second;
       const auto n =
@@ -368,7 +365,7 @@ class ReadAhead final : public Source {
     }
     return blocks_.end();
   }
-  Result<std::size_t> read_block(Lock& lock, std::uint64_t offset, std::span<std::byte> out) const {
+  Result<std::size_t> read_block(detail::Lock& lock, std::uint64_t offset, std::span<std::byte> out) const {
     note_sequence(offset, out.size());
     const std::uint64_t size = std::min(small_read, this->size());
     const std::uint64_t begin = std::min(offset, this->size() - size);  // the end of a file often has an index
@@ -391,16 +388,15 @@ class ReadAhead final : public Source {
 
   void start_threads() const {
     while (threads_.size() < std::min<std::size_t>(options_.requests, pieces_.size())) {
-      try {
-        threads_.emplace_back([this] { work(); });
-      } catch (const std::exception&) {
-        return;  // readers read for themselves
-      }
+      threads_.emplace_back([this] { work(); });
+      if (threads_.back().started()) continue;
+      threads_.pop_back();
+      return;  // readers read for themselves
     }
   }
 
   void work() const {
-    Lock lock(mutex_);
+    detail::Lock lock(mutex_);
     for (;;) {
       std::shared_ptr<Piece> piece;
       std::uint64_t begin = 0;
@@ -432,8 +428,8 @@ class ReadAhead final : public Source {
 
   SourcePtr source_;
   ReadAheadOptions options_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
+  mutable detail::Mutex mutex_;
+  mutable detail::Condition changed_;
   mutable Pieces pieces_;
   mutable Blocks blocks_;
   mutable std::size_t waiting_ = 0;   // pieces in that state
@@ -442,7 +438,7 @@ class ReadAhead final : public Source {
   mutable std::uint64_t turns_ = 0;
   mutable std::uint64_t sequence_ = 0, sequence_end_ = 0;  // unplanned bytes read in order, and where they end
   mutable Speed speed_;
-  mutable std::vector<std::thread> threads_;
+  mutable std::vector<detail::Thread> threads_;
   mutable bool ending_ = false;
 };
 

@@ -418,15 +418,13 @@ namespace {
 template <class Body>
 Status stream_call(const std::string& name, const char* what, std::ostream& stream, Body&& body) {
   return detail::guarded(name, [&]() -> Status {
-    try {
+    const auto done = detail::guarded([&]() -> Status {
       body();
-      if (stream.good()) return {};
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception& e) {
-      return Error(Errc::io, std::string(what) + ": " + e.what()).file(name);
-    }
-    return Error(Errc::io, what).file(name);
+      return stream.good() ? Status() : Error(Errc::io);
+    });
+    if (done || done.error().code() == Errc::out_of_memory) return done;
+    const std::string_view why = done.error().message();
+    return Error(Errc::io, why.empty() ? what : std::string(what) + ": " + std::string(why)).file(name);
   });
 }
 

@@ -113,6 +113,7 @@ Result<SourcePtr> map(const os::File& file, std::uint64_t size, const std::strin
 }
 
 std::shared_ptr<const Source> FileSource::mapped() const {
+  if (!os::maps_files) return nullptr;
   auto source = detail::guarded(name(), [&] { return map(file_, size_, name(), folder_); });
   return source ? *source : nullptr;
 }
@@ -134,7 +135,7 @@ Result<SourcePtr> open_place(const FilePlace& place, Wanted wanted, bool mapped)
         .hint("read a FIFO or device as a stream, with stele::spool");
   }
   STELE_TRY(detail::check_no_journal(place));
-  if (mapped) return map(file, info.size, place.name, place.folder());
+  if (mapped && os::maps_files) return map(file, info.size, place.name, place.folder());
   return SourcePtr(std::make_shared<FileSource>(std::move(file), info.size, place.folder()));
 }
 
@@ -279,14 +280,11 @@ SourcePtr own_bytes(std::vector<std::byte> bytes, std::string name) {
 
 Result<SourcePtr> spool(std::istream& stream, std::uint64_t limit, std::string name) {
   return detail::guarded(name, [&]() -> Result<SourcePtr> {
-    try {
-      STELE_TRY_ASSIGN(Bytes bytes, read_all(stream, limit, name));
-      return own_bytes(std::move(bytes), name);
-    } catch (const std::bad_alloc&) {
-      throw;
-    } catch (const std::exception& e) {  // from a stream buffer, or from a stream with exceptions enabled
-      return Error(Errc::io, e.what()).file(name);
-    }
+    // An exception is one of a stream buffer, or of a stream with exceptions enabled.
+    auto bytes = detail::guarded([&] { return read_all(stream, limit, name); });
+    if (bytes) return own_bytes(*std::move(bytes), name);
+    if (bytes.error().code() != Errc::user_exception) return std::move(bytes).error();
+    return Error(Errc::io, bytes.error().message()).file(name);
   });
 }
 

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 
 #include "base/parallel.hpp"
+#include "base/threads.hpp"
 
 namespace stele::inline v0::detail {
 namespace {
@@ -35,7 +34,7 @@ class Ring final : public PieceSink {
       if (now.data() != to) std::memcpy(to, now.data(), now.size());
       if (hasher_ != nullptr) hasher_->update(to, now.size());
       bytes = bytes.subspan(now.size());
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       sizes_[made_ % sizes_.size()] = now.size();
       ++made_;
       changed_.notify_all();
@@ -43,7 +42,7 @@ class Ring final : public PieceSink {
     return {};
   }
   void end(Status status) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     ended_ = true;
     status_ = std::move(status);
     changed_.notify_all();
@@ -55,12 +54,12 @@ class Ring final : public PieceSink {
   Status pass_on(PieceSink& sink) {
     for (;;) {
       {
-        std::unique_lock lock(mutex_);
+        Lock lock(mutex_);
         changed_.wait(lock, [&] { return taken_ != made_ || ended_; });
         if (taken_ == made_) return std::move(status_);
       }
       auto r = guarded([&] { return sink.piece(slot(taken_).span().first(sizes_[taken_ % sizes_.size()])); });
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       ++taken_;
       stopped_ = !r;
       changed_.notify_all();
@@ -71,7 +70,7 @@ class Ring final : public PieceSink {
  private:
   Bytes& slot(std::size_t i) { return slots_[i % slots_.size()]; }
   bool wait_for_slot() {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     changed_.wait(lock, [&] { return made_ - taken_ < slots_.size() || stopped_; });
     return !stopped_;
   }
@@ -79,8 +78,8 @@ class Ring final : public PieceSink {
   Hasher* hasher_;
   std::array<Bytes, 4> slots_;
   std::array<std::size_t, 4> sizes_{};
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  Mutex mutex_;
+  Condition changed_;
   std::size_t made_ = 0, taken_ = 0;
   bool ended_ = false;
   bool stopped_ = false;
@@ -97,7 +96,7 @@ bool worth_ahead(const LeafView& leaf, const Workers& workers) noexcept {
 
 Status stream_ahead(const LeafView& leaf, ReadContext& context, Hasher* hasher, PieceSink& sink) {
   Ring ring(hasher);
-  Helper maker([&]() noexcept { ring.end(guarded([&] { return leaf.stream(ring, context); })); });
+  Thread maker([&]() noexcept { ring.end(guarded([&] { return leaf.stream(ring, context); })); });
   if (maker.started()) return ring.pass_on(sink);
   class Inline final : public PieceSink {
    public:

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/module_leaf.hpp"
 
@@ -178,7 +178,7 @@ class DeviceLeaves {
 
   /// Returns the bytes of the group of a small leaf.
   Result<std::shared_ptr<const Bytes>> group_of(const Leaf& leaf) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (cached_ != nullptr && cached_group_ == leaf.group) return cached_;
     const Group& group = groups_[leaf.group];
     STELE_TRY_ASSIGN(std::byte* const buffer, transfer_.acquire(true));
@@ -207,7 +207,7 @@ class DeviceLeaves {
   std::size_t copy_size_;
   std::vector<Leaf> leaves_;
   std::vector<Group> groups_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::shared_ptr<const Bytes> cached_;  // the bytes of the last group
   std::uint32_t cached_group_ = 0;
   std::vector<DeviceCopy> copies_;

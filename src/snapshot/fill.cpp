@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <mutex>
 #include <optional>
 
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
+#include "base/threads.hpp"
 #include "leaves/needs.hpp"
 #include "leaves/source_range.hpp"
 #include "snapshot/converting.hpp"
@@ -75,11 +75,11 @@ struct Task {
   Meter& meter;
   Filled& out;
   const OnDevices* devices;  // null: no fill is for a device
-  std::mutex mutex;
+  Mutex mutex;
   std::optional<Error> error;  // the error of out.failed
 
   void fail(std::size_t i, Error e) {
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     if (error && out.failed < i) return;
     error = std::move(e);
     out.failed = i;
@@ -241,7 +241,7 @@ class Worker {
 
   void note_overflow(std::size_t at, std::uint64_t count) {
     if (count == 0) return;
-    const std::lock_guard lock(task_.mutex);
+    const Lock lock(task_.mutex);
     task_.out.overflowed.emplace_back(at, count);
   }
 

@@ -414,7 +414,7 @@ Error wrong_arguments(const CLI::App& app, const CLI::ParseError& error) {
   const bool before = &at == &app;
   const std::string command = at.get_name();
   const std::string help = before ? "see stele --help" : "see stele " + command + " --help";
-  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
+  if (error.get_name() == "ExcludesError") {
     return wrong(command + " has two outputs: the last word and the one of -o", help);
   }
   const std::vector<std::string> words = at.remaining();

@@ -260,11 +260,11 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
     }
     content.losses = {};  // a file with only tensors
   }
-  const CheckpointFormat* format = as_checkpoints(*model.format);
+  const CheckpointFormat* format = model.format->checkpoints();
   const bool bundle = model.format->name() == "tensor-bundle";
   const bool has_checkpoints = format != nullptr || bundle;
   // The names of PyTorch's files contain all parts of a checkpoint; those of the others only the parameters.
-  const bool in_names = dynamic_cast<const PytorchFormat*>(format) != nullptr;
+  const bool in_names = model.format->name() == "pytorch";
   if (options.checkpoint && (!has_checkpoints || (part && !in_names))) {
     return Error(Errc::invalid_argument, has_checkpoints
                                              ? "only PyTorch's files have several models to choose with --part"
@@ -293,7 +293,7 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
     return content;
   }
   STELE_TRY_ASSIGN(Checkpoint checkpoint, std::move(opened));
-  if (as_checkpoints(target) != nullptr) {
+  if (target.checkpoints() != nullptr) {
     content.losses = std::exchange(checkpoint.left_out, {});
     if (target.name() != "pytorch") {
       STELE_TRY(drop_settings(checkpoint, content.losses));
@@ -441,7 +441,7 @@ Result<Report> write(const Convert& options, const Model& model, const Destinati
 Result<int> convert(const Convert& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(const Model model, open_model(options.in, options.opening, terminal.common().threads));
   STELE_TRY_ASSIGN(const Destination to, destination(options, model.format.get()));
-  if (options.checkpoint && as_checkpoints(*to.format) == nullptr) {
+  if (options.checkpoint && to.format->checkpoints() == nullptr) {
     return Error(Errc::invalid_argument, "the target's format has no checkpoints").found(to.format->name());
   }
   STELE_TRY_ASSIGN(Content content, read(options, model, *to.format, terminal.common().threads));

@@ -55,7 +55,7 @@ Result<Digest> Digest::make(std::string_view algorithm) {
   } else {
     return Error(Errc::unsupported, "no such digest").expected("xxh3, xxh64, sha1 or sha256").found(algorithm);
   }
-  if (state->xxh3 == nullptr && state->xxh64 == nullptr && state->context == nullptr) throw std::bad_alloc();
+  if (state->xxh3 == nullptr && state->xxh64 == nullptr && state->context == nullptr) STELE_THROW(std::bad_alloc());
   if (!state->reset()) return Error(Errc::unsupported, "OpenSSL does not provide the digest").found(algorithm);
   return Digest(std::move(state));
 }

@@ -55,7 +55,7 @@ Result<int> formats(const Formats& /*options*/, Terminal& terminal) {
                                      {"extension", Value(format->extension())},
                                      {"folder", Value(format->is_folder())},
                                      {"writes", Value(format->writes())},
-                                     {"checkpoints", Value(as_checkpoints(*format) != nullptr)},
+                                     {"checkpoints", Value(format->checkpoints() != nullptr)},
                                      {"holds", Value(abilities(can))},
                                      {"dtypes", Value(dtypes(can))}}));
     }

@@ -17,7 +17,7 @@
 
 namespace stele::command {
 
-bool holds_graphs(const Format& format) { return as_checkpoints(format) != nullptr && format.name() != "pytorch"; }
+bool holds_graphs(const Format& format) { return format.checkpoints() != nullptr && format.name() != "pytorch"; }
 
 bool has_foreign_graph(const Model& model) {
   if (model.format->name() == "onnx") return true;
@@ -77,7 +77,7 @@ Result<Checkpoint> open_graph(const std::string& path, const GraphChoice& choice
           .file(path)
           .found((*format)->name());
     }
-    const CheckpointFormat& opened = *as_checkpoints(tagged ? *tagged : **format);
+    const CheckpointFormat& opened = *(tagged ? *tagged : **format).checkpoints();
     STELE_TRY_ASSIGN(Checkpoint model, stele::open_checkpoint(opened, path, options.load));
     if (model.graph) return model;
     return Error(Errc::missing, "the file has no graph").file(path).found((*format)->name());

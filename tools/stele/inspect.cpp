@@ -72,7 +72,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 Facts training_facts(const Model& model, const Inspect& options, unsigned threads) {
   Facts facts;
-  const CheckpointFormat* const format = as_checkpoints(*model.format);
+  const CheckpointFormat* const format = model.format->checkpoints();
   if (format == nullptr) return facts;
   const auto settings = load_options(options.opening, threads);
   if (!settings) return facts;

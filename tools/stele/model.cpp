@@ -6,10 +6,8 @@
 #include <cstdio>
 #include <iostream>
 #include <map>
-#include <mutex>
 #include <set>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include <stele/bundle.hpp>
@@ -33,6 +31,7 @@
 #include "base/extension.hpp"
 #include "base/of_machine.hpp"
 #include "base/similar.hpp"
+#include "base/threads.hpp"
 #include "console.hpp"
 #include "io/text.hpp"
 #include "io/urls.hpp"
@@ -395,10 +394,8 @@ Result<std::shared_ptr<const Format>> target_format(const std::string& name, con
       .hint(did_you_mean(name, names));
 }
 
-const CheckpointFormat* as_checkpoints(const Format& format) { return dynamic_cast<const CheckpointFormat*>(&format); }
-
 Result<std::optional<Checkpoint>> checkpoint_of(const Model& model, const Opening& opening, unsigned threads) {
-  const CheckpointFormat* const format = as_checkpoints(*model.format);
+  const CheckpointFormat* const format = model.format->checkpoints();
   // PyTorch's files have names for all of their content.
   if (format == nullptr || format->name() == "pytorch" || !opening.part.empty()) return std::optional<Checkpoint>();
   STELE_TRY_ASSIGN(const LoadOptions options, load_options(opening, threads));
@@ -572,11 +569,11 @@ Status for_each_leaf(const Snapshot& snapshot, std::size_t count, unsigned threa
                      const std::function<Status(std::size_t, ReadContext&)>& work) {
   STELE_TRY(check_expansion(snapshot));
   snapshot.will_read();
-  if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
+  if (threads == 0) threads = std::max(1U, detail::processors());
   if (snapshot.in_order()) threads = 1;
   threads = static_cast<unsigned>(std::min<std::size_t>(threads, count));
   std::atomic<std::size_t> next{0};
-  std::mutex mutex;
+  detail::Mutex mutex;
   std::size_t failed = count;
   Status status;
   const auto loop = [&] {
@@ -586,11 +583,11 @@ Status for_each_leaf(const Snapshot& snapshot, std::size_t count, unsigned threa
                                   : detail::guarded([&] { return work(i, context); });  // a thread must not throw
       if (result) continue;
       next = count;
-      const std::lock_guard lock(mutex);
+      const detail::Lock lock(mutex);
       if (i < failed) failed = i, status = std::move(result);
     }
   };
-  std::vector<std::jthread> others;
+  std::vector<detail::Thread> others;
   for (unsigned i = 1; i < threads; ++i) others.emplace_back(loop);
   loop();
   others.clear();

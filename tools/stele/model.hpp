@@ -103,8 +103,6 @@ Result<bool> is_taken(const std::string& out);
 /// Checks a path and opens it. Errors: those of check_output() and file_sink().
 Result<std::unique_ptr<Sink>> open_output(const std::string& out);
 
-/// Returns nullptr if the format has no checkpoints.
-const CheckpointFormat* as_checkpoints(const Format& format);
 /// Returns the checkpoint of a file with parts that have no names in its snapshot: graph, training, optimizer. nullopt:
 /// the file has no such parts, or they are not chosen. Errors: those of open_checkpoint().
 Result<std::optional<Checkpoint>> checkpoint_of(const Model& model, const Opening& opening, unsigned threads);

@@ -1,7 +1,6 @@
 #include "run.hpp"
 
 #include <cstdio>
-#include <exception>
 
 #include <stele/plugin.hpp>
 
@@ -26,23 +25,19 @@ int report_failure(Terminal& terminal, const Error& error) {
 
 int run(const std::vector<std::string>& words, std::string* output) {
   forget_models();
-  try {
+  const auto ended = detail::guarded([&]() -> Result<int> {
     int status = exit_ok;
     const auto arguments = parse_arguments(words, output, status);
     if (!arguments) return status;
     Terminal terminal(arguments->common);
-    try {
-      for (const std::string& plugin : arguments->common.plugins) {
-        if (const auto loaded = load_plugin(plugin); !loaded) return report_failure(terminal, loaded.error());
-      }
-      const auto result = arguments->command(terminal);
-      return result ? *result : report_failure(terminal, result.error());
-    } catch (...) {
-      return report_failure(terminal, detail::error_of_exception());
-    }
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "stele: %s\n", safe(error.what()).c_str());
-  }
+    const auto result = detail::guarded([&]() -> Result<int> {
+      for (const std::string& plugin : arguments->common.plugins) STELE_TRY(load_plugin(plugin));
+      return arguments->command(terminal);
+    });
+    return result ? *result : report_failure(terminal, result.error());
+  });
+  if (ended) return *ended;
+  std::fprintf(stderr, "stele: %s\n", safe(ended.error().message()).c_str());
   return exit_failed;
 }
 

@@ -17,15 +17,15 @@ Result<std::vector<std::string>> tags_of(const Input& archive) { return archive_
 
 Result<Report> append_tag(Checkpoint content, const Destination& to, const Convert& options,
                           const PrecisionSpec& precision, const SaveOptions& save_options) {
-  const auto* const archive = dynamic_cast<const ArchiveFormat*>(to.format.get());
-  if (archive == nullptr || options.to_tag.empty()) {
+  if (to.format->name() != "archive" || options.to_tag.empty()) {
     return Error(Errc::invalid_argument, "--append adds a tag to an archive").hint("pass --to-tag TAG");
   }
   if (!options.quantize.empty() || names_mixture(options.precision) || !precision.block_rules.empty()) {
     return Error(Errc::not_representable, "archives cannot store quantized tensors").file(to.path);
   }
   content.parameters = with_precision(content.parameters, precision, save_options.convert);
-  return ArchiveRecorder<>(*archive).edit(content, to.path, options.to_tag, ArchiveEdit::append, save_options);
+  return ArchiveRecorder<>(static_cast<const ArchiveFormat&>(*to.format))
+      .edit(content, to.path, options.to_tag, ArchiveEdit::append, save_options);
 }
 
 #else

@@ -11,6 +11,7 @@
 #include "base/hex.hpp"
 #include "base/printable.hpp"
 #include "base/similar.hpp"
+#include "base/threads.hpp"
 
 namespace stele::command {
 
@@ -338,7 +339,7 @@ Progress::~Progress() {
 }
 
 bool Progress::add(std::uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const detail::Lock lock(mutex_);
   done_ += bytes;
   draw();
   return !interrupted();
@@ -346,7 +347,7 @@ bool Progress::add(std::uint64_t bytes) {
 
 ProgressCallback Progress::callback() {
   return [this](const stele::Progress& progress) {
-    const std::lock_guard lock(mutex_);
+    const detail::Lock lock(mutex_);
     done_ = progress.done;
     total_ = progress.total;
     draw();

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +13,7 @@
 #include <stele/result.hpp>
 #include <stele/value.hpp>
 
+#include "base/threads.hpp"
 #include "console.hpp"
 
 namespace stele::command {
@@ -165,7 +165,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   bool shown_;
   std::string label_;
-  std::mutex mutex_;
+  detail::Mutex mutex_;
   std::uint64_t done_ = 0;
   std::uint64_t total_;
   Clock::time_point begin_ = Clock::now();

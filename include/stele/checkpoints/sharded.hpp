@@ -32,7 +32,7 @@ class Sharded {
     for (std::size_t d = 0; fits && d < global_.rank(); ++d) {
       fits = start_[d] <= global_[d] && extents_[d] <= global_[d] - start_[d];
     }
-    if (!fits) throw std::invalid_argument("stele: a Sharded box does not fit its tensor");
+    if (!fits) STELE_THROW(std::invalid_argument("stele: a Sharded box does not fit its tensor"));
   }
   /// Makes the whole tensor, in every process.
   static Sharded replicated(const Shape& global) { return Sharded(global, zeros_like(global), global); }
@@ -40,7 +40,8 @@ class Sharded {
   /// parts) indices, the last of which may be smaller or empty. Throws std::invalid_argument if the axis or part does
   /// not exist.
   static Sharded split(const Shape& global, std::size_t axis, std::size_t part, std::size_t parts) {
-    if (axis >= global.rank() || part >= parts) throw std::invalid_argument("stele: no such part of a Sharded tensor");
+    if (axis >= global.rank() || part >= parts)
+      STELE_THROW(std::invalid_argument("stele: no such part of a Sharded tensor"));
     const Extent n = global[axis];
     const Extent size = (n + parts - 1) / parts;
     const Extent first = std::min<Extent>(n, part * size);
@@ -90,7 +91,7 @@ struct tensor_traits<Sharded<T, Rank>> {
   static element* data(type& t) { return local::data(t.local_); }
   static void resize(type& t, const Shape& shape) {
     if (t.placed_ && shape != t.extents_) {
-      throw std::invalid_argument("stele: the loaded tensor does not have the shape of the Sharded box");
+      STELE_THROW(std::invalid_argument("stele: the loaded tensor does not have the shape of the Sharded box"));
     }
     auto elements = std::move(t.local_);
     if (!t.placed_) t = type::replicated(shape);

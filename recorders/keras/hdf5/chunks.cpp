@@ -7,6 +7,7 @@
 
 #include "base/byte_planes.hpp"
 #include "base/limits.hpp"
+#include "base/threads.hpp"
 #include "encodings/gzip/gzip.hpp"
 
 namespace stele::inline v0::detail::hdf5 {
@@ -172,7 +173,7 @@ Status ChunkedLeaf::read(const void* at, std::uint64_t /*number*/, std::uint64_t
                          ReadContext& /*context*/) {
   const auto& leaf = *static_cast<const ChunkedLeaf*>(at);
   return guarded([&]() -> Status {
-    const std::lock_guard lock(leaf.mutex_);
+    const Lock lock(leaf.mutex_);
     const std::uint64_t band_bytes =
         std::min<std::uint64_t>(leaf.extent[0], leaf.shape[0]) * (leaf.bytes / leaf.shape[0]);
     while (!out.empty()) {

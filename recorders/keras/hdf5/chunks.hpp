@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "messages.hpp"
 #include "stele/bytes.hpp"
 #include "stele/snapshot.hpp"
@@ -53,7 +53,7 @@ class ChunkedLeaf {
   Result<Bytes> decode(const Chunk& chunk) const;
   void scatter(std::uint64_t number, std::span<const std::byte> from, std::span<std::byte> to) const;
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   mutable Bytes band_;
   mutable std::uint64_t loaded_ = undefined;
 };

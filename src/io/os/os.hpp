@@ -15,6 +15,10 @@
 
 #include "stele/result.hpp"
 
+#ifndef STELE_MMAP
+#define STELE_MMAP 1
+#endif
+
 namespace stele::inline v0::detail {
 
 /// Calls guarded() and adds the name `file` to errors.
@@ -95,6 +99,9 @@ struct Path {
   std::string text;
   std::string name;  // for messages
 };
+
+/// False if files are read instead of mapped.
+inline constexpr bool maps_files = STELE_MMAP != 0;
 
 /// Memory that maps a file; unmapped by the destructor.
 class Mapping {
@@ -183,7 +190,7 @@ std::size_t read_uncached(const File& file, std::uint64_t offset, std::span<std:
 /// Returns true if at least half of a range, which is not empty, is in the system's cache of files, or if that is not
 /// known.
 bool is_cached(const File& file, std::uint64_t offset, std::size_t size) noexcept;
-/// Maps the first `size` bytes as private, writable memory. `size` is not 0.
+/// Maps the first `size` bytes as private, writable memory, if maps_files. `size` is not 0.
 Result<Mapping> map_private(const File& file, std::size_t size);
 
 // ---- writing

@@ -3,9 +3,9 @@
 
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <string>
 
+#include "base/threads.hpp"
 #include "io/os/os.hpp"
 
 namespace stele::inline v0::detail::os {
@@ -43,7 +43,7 @@ struct Caught {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 std::array<Caught, signal_count_max> all_caught;
-std::mutex catching;
+Mutex catching;
 
 void count_signal(int signal) {
 #ifdef _WIN32
@@ -61,7 +61,7 @@ Status catch_signal(int signal) {
     return Error(Errc::invalid_argument, "the signal cannot be caught").found(std::to_string(signal));
   };
   if (!valid(signal)) return refuse();
-  const std::lock_guard lock(catching);
+  const Lock lock(catching);
   Caught& caught = all_caught[static_cast<std::size_t>(signal)];
   if (caught.users++ != 0) return {};
   if (count(signal, caught.before)) return {};
@@ -71,7 +71,7 @@ Status catch_signal(int signal) {
 
 void release_signal(int signal) noexcept {
   if (!valid(signal)) return;
-  const std::lock_guard lock(catching);
+  const Lock lock(catching);
   Caught& caught = all_caught[static_cast<std::size_t>(signal)];
   if (caught.users != 0 && --caught.users == 0) restore(signal, caught.before);
 }

@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "passes/composites/encoded_schemes.hpp"
 #include "passes/composites/tables.hpp"
 #include "passes/differences.hpp"
@@ -38,7 +38,7 @@ struct Weight {
     std::uint64_t bytes() const { return *shape.element_count() * element_size(dtype); }
   };
   std::vector<PartData> parts;
-  mutable std::mutex mutex;
+  mutable Mutex mutex;
   mutable float global = 0;  // 0: not computed yet; guarded by the mutex
   mutable SharedDifferences differences;
 

@@ -3,10 +3,10 @@
 
 #include <array>
 #include <cmath>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/threads.hpp"
 #include "leaves/provider.hpp"
 #include "leaves/region.hpp"
 #include "snapshot/converting.hpp"
@@ -42,7 +42,7 @@ const std::array<float, 15>& nf4_bounds() {
 }  // namespace
 
 Result<float> Encoder::global_of(const Weight& w, ReadContext& context) {
-  const std::lock_guard lock(w.mutex);
+  const Lock lock(w.mutex);
   if (w.global != 0) return w.global;
   Encoder reader(w, context);
   float largest = 0;

@@ -4,13 +4,13 @@
 #include <bit>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <numeric>
 
 #include "base/dtypes.hpp"
 #include "base/hex.hpp"
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
+#include "base/threads.hpp"
 #include "passes/delta/delta.hpp"
 #include "passes/untie.hpp"
 #include "snapshot/data.hpp"
@@ -159,7 +159,7 @@ Status each_leaf(std::size_t count, const LoadOptions& options, bool in_order,
                  const std::function<Status(std::size_t, ReadContext&)>& work) {
   Workers workers = workers_of(options);
   if (in_order) workers.threads = 1;
-  std::mutex mutex;
+  Mutex mutex;
   std::atomic<std::size_t> failed = count;
   Status status;
   parallel(workers, count, [&](std::size_t i) {
@@ -167,7 +167,7 @@ Status each_leaf(std::size_t count, const LoadOptions& options, bool in_order,
     ReadContext context;
     auto result = guarded([&] { return work(i, context); });
     if (result) return;
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     if (i < failed) failed = i, status = std::move(result);
   });
   return status;

@@ -1,7 +1,6 @@
 #include "io/os/posix/posix.hpp"
 
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -36,9 +35,13 @@ void File::close() noexcept {
   if (is_open()) ::close(std::exchange(handle_, closed));
 }
 
+#if STELE_MMAP
 Mapping::~Mapping() {
   if (data_ != nullptr) ::munmap(data_, size_);
 }
+#else
+Mapping::~Mapping() = default;
+#endif
 
 // ---- reading
 
@@ -79,12 +82,16 @@ bool is_cached(const File& file, std::uint64_t offset, std::size_t size) noexcep
   return system::is_cached(file.handle(), offset, size);
 }
 
+#if STELE_MMAP
 Result<Mapping> map_private(const File& file, std::size_t size) {
   // MAP_NORESERVE: a model may be larger than memory, and few of its pages are ever written to.
   void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.handle(), 0);
   if (memory == MAP_FAILED) return failed("cannot map", file.name());
   return Mapping(static_cast<std::byte*>(memory), size);
 }
+#else
+Result<Mapping> map_private(const File&, std::size_t) { return Error(Errc::unsupported); }
+#endif
 
 // ---- writing
 
