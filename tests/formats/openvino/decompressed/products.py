@@ -13,7 +13,7 @@ import comparison  # noqa: E402
 PACKAGES = ["openvino", "numpy"]
 PAGES = ["formats/openvino"]
 DECODED = True
-FILES = 16
+FILES = 8
 CORE = ov.Core()
 DIMENSIONS = {
     "weight": ["u8", "i8", "u4", "i4"],
