@@ -343,7 +343,9 @@ class Run:
         """Copy small files that together have as many pairs of values as possible; return {number: name}."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        sizes = [size(path) for path in self.paths]
+        names = [path.relative_to(self.folder) for path in self.paths]
+        tops = [self.folder / name.parts[0] for name in names]  # a path may be in the case's folder
+        sizes = [size(path) for path in tops]
         left = {i: combinations(self.cases[i]) for i, one in enumerate(self.rows)
                 if sizes[i] <= FILE_BYTES and (one.get("tensors") or "unread" in one or "refused" in one)}
         kept = {}
@@ -352,8 +354,8 @@ class Run:
             new = left.pop(number)
             if not new:
                 break
-            kept[number] = self.paths[number].name
-            for file in files(self.paths[number]):
+            kept[number] = names[number].as_posix()
+            for file in files(tops[number]):
                 (shutil.copytree if file.is_dir() else shutil.copy)(file, folder / file.name)
             left = {i: pairs - new for i, pairs in left.items()}
         return kept
