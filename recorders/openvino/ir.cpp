@@ -88,9 +88,6 @@ class IrReader {
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
       return std::tie(a.codes, a.scale, a.zero) < std::tie(b.codes, b.scale, b.zero);
     });
-    found.erase(
-        std::unique(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.codes == b.codes; }),
-        found.end());
     return {};
   }
 
@@ -272,21 +269,29 @@ class IrReader {
     return operation != nullptr && operation->kind == Kind::constant ? operation->constant : no_index;
   }
 
+  bool is_integer(std::uint32_t constant) const {
+    const DTypeClass kind = dtype_class(to_.constants[constant].dtype);
+    return kind == DTypeClass::signed_int || kind == DTypeClass::unsigned_int;
+  }
+  /// Returns the constants of a product, if `weight` is [the difference of] converted integers.
+  std::optional<Dequantized> product(std::uint64_t weight, std::uint64_t scale) {
+    Dequantized made{.scale = constant_at(scale)};
+    const Operation* const first = find(weight);
+    const bool difference = first != nullptr && first->kind == Kind::subtract;
+    made.codes = constant_at(difference ? first->inputs[0] : weight, true);
+    if (difference) made.zero = constant_at(first->inputs[1]);
+    const bool known = made.codes != no_index && made.scale != no_index && (!difference || made.zero != no_index);
+    return known && is_integer(made.codes) ? std::optional(made) : std::nullopt;
+  }
+
   Status end_graph() {
     for (const auto& [id, operation] : graph()) {
       if (operation.kind != Kind::multiply) continue;
-      Dequantized made{.scale = constant_at(operation.inputs[1])};
-      const Operation* const first = find(operation.inputs[0]);
-      if (first != nullptr && first->kind == Kind::subtract) {
-        made.codes = constant_at(first->inputs[0], true);
-        made.zero = constant_at(first->inputs[1]);
-        if (made.zero == no_index) continue;
-      } else {
-        made.codes = constant_at(operation.inputs[0], true);
-      }
-      if (made.codes == no_index || made.scale == no_index) continue;
-      STELE_TRY(spend(3 * sizeof made));
-      to_.dequantized.push_back(made);
+      auto made = product(operation.inputs[0], operation.inputs[1]);
+      if (!made) made = product(operation.inputs[1], operation.inputs[0]);
+      if (!made) continue;
+      STELE_TRY(spend(3 * sizeof *made));
+      to_.dequantized.push_back(*made);
     }
     graph().clear();
     return {};

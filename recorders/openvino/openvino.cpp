@@ -226,7 +226,8 @@ Result<Snapshot> OpenvinoFormat::open(SourcePtr source, const OpenContext& conte
   std::vector<detail::composites::Scaled> quantized;
   for (const Dequantized& d : ir.dequantized) {
     const std::string zero = d.zero != no_index ? ir.constants[d.zero].name : std::string();
-    quantized.push_back({ir.constants[d.codes].name, ir.constants[d.scale].name, zero, 0, false});
+    // A shorter shape is one of the last axes.
+    quantized.push_back({ir.constants[d.codes].name, ir.constants[d.scale].name, zero, -1, false});
   }
   return detail::composites::joined(snapshot, quantized);
 }

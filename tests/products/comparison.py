@@ -11,7 +11,7 @@ real program:
     FILES = 16                        # optional: how many files are committed at most; 0: none
     def possible(case): …             # optional: False for what the real program cannot write
     def hides(case): …                # optional: True if stele refuses the file or all its arrays
-    def write(case, path): …          # writes a file, `path` and an extension; returns (its path, Expected), by the real program
+    def write(case, path): …          # writes files, `path` and extensions; returns (its path, Expected), by the real program
     def target(path): …               # optional: where stele writes the same content again
     def read(path): …                 # optional: the real program's reading of that file: {name: array}
 
@@ -343,7 +343,9 @@ class Run:
         """Copy small files that together have as many pairs of values as possible; return {number: name}."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        sizes = [size(path) for path in self.paths]
+        names = [path.relative_to(self.folder) for path in self.paths]
+        tops = [self.folder / name.parts[0] for name in names]  # a path may be in the case's folder
+        sizes = [size(path) for path in tops]
         left = {i: combinations(self.cases[i]) for i, one in enumerate(self.rows)
                 if sizes[i] <= FILE_BYTES and (one.get("tensors") or "unread" in one or "refused" in one)}
         kept = {}
@@ -352,15 +354,20 @@ class Run:
             new = left.pop(number)
             if not new:
                 break
-            path = self.paths[number]
-            kept[number] = path.name
-            (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / path.name)
+            kept[number] = names[number].as_posix()
+            for file in files(tops[number]):
+                (shutil.copytree if file.is_dir() else shutil.copy)(file, folder / file.name)
             left = {i: pairs - new for i, pairs in left.items()}
         return kept
 
 
+def files(path):
+    """Return the file or folder of a case, and the files next to it that belong to it: they have its stem."""
+    return [path] if path.is_dir() else [other for other in path.parent.glob(f"{path.stem}.*") if other.is_file()]
+
+
 def size(path):
-    return sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) if path.is_dir() else path.stat().st_size
+    return sum(f.stat().st_size for one in files(path) for f in (one.rglob("*") if one.is_dir() else [one]) if f.is_file())
 
 
 def main(product):

@@ -153,8 +153,10 @@ struct Scaled {
   std::string codes, scale, zero;  // names of the tensors; `zero` may be empty
   std::int64_t axis = 0;
   bool blocks = false;  // a scale for blocks of the axis, which is not decoded
+  friend bool operator==(const Scaled&, const Scaled&) = default;
 };
-/// Returns the snapshot with the parts of these tensors joined; ignores tensors that are not in it.
+/// Returns the snapshot with the parts of these tensors joined; ignores tensors that are not in it. A tensor with
+/// several scales stays as it is, with a note.
 STELE_EXPORT Result<Snapshot> joined(const Snapshot& snapshot, const std::vector<Scaled>& tensors);
 
 /// Returns the snapshot of an opened file with its quantized weights joined. The configuration is in its metadata, or

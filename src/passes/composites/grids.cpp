@@ -121,22 +121,26 @@ std::string Recogniser::set_axis(Composite& c, std::uint32_t scales, std::int64_
   // [N, G, 1] for codes of [N, G, K], as in OpenVINO, and [N, G] for codes of [N, K * G], as in Core ML: scales for the
   // indices of the leading axes; the last of these axes may be divided into groups.
   const auto shape = leaf_of_scales.shape();
-  const auto [scale, code] = std::mismatch(shape.begin(), shape.end(), c.shape.begin(), c.shape.end());
-  if (rank > 1 && shape.size() == c.shape.rank() && scale != shape.end() && *scale != 0 && *code % *scale == 0 &&
-      std::all_of(scale + 1, shape.end(), [](Extent e) { return e == 1; })) {
+  std::size_t leading = shape.size();
+  while (leading != 0 && shape[leading - 1] == 1) --leading;
+  const bool same_rank = rank > 1 && shape.size() == c.shape.rank();
+  if (same_rank && leading != 0 && std::equal(shape.begin(), shape.begin() + leading - 1, c.shape.begin()) &&
+      shape[leading - 1] != 0 && c.shape[leading - 1] % shape[leading - 1] == 0) {
     set_rows(c, scales);
-    if (*scale != 1 && scale + 1 == shape.end()) {
-      c.scales.rows /= *scale;
-      c.scales.columns = *scale;
-      c.group = c.columns / *scale;
+    if (leading == shape.size()) {
+      c.scales.rows /= shape[leading - 1];
+      c.scales.columns = shape[leading - 1];
+      c.group = c.columns / shape[leading - 1];
       c.row_group = 1;
     }
     return {};
   }
   if (axis < 0) axis += rank;
-  if (axis < 0 || axis >= rank || leaf_of_scales.shape().size() != 1 ||
+  const bool last_axis = same_rank && leaf_of_scales.size() == shape.back();  // [1, K]
+  if (last_axis) axis = rank - 1;
+  if (axis < 0 || axis >= rank || (shape.size() != 1 && !last_axis) ||
       leaf_of_scales.size() != c.shape[static_cast<std::size_t>(axis)]) {
-    return "scales of the shape " + to_string(leaf_of_scales.shape());
+    return "scales of the shape " + to_string(shape);
   }
   const auto extents = c.shape.span().first(static_cast<std::size_t>(axis));
   c.scales.leaf = scales;

@@ -3,6 +3,37 @@
 
 namespace stele::inline v0::detail::composites {
 
+Result<std::string> Recogniser::set_linear_zeros(Composite& c, std::uint32_t number) {
+  const LeafView zeros = leaf(number), scales = leaf(c.scales.leaf);
+  const DType dtype = zeros.dtype();
+  const bool halves = element_size(dtype) == 0, one = zeros.size() == 1;
+  const bool is_integer = dtype == DType::i8 || dtype == DType::u8 || dtype == DType::i4 || dtype == DType::u4;
+  if (one && is_integer && (halves || scales.size() != 1)) {  // the numbers of the codes contain it
+    STELE_TRY_ASSIGN(const std::string bytes, bytes_of(number));
+    const unsigned width = halves ? 4 : 8, byte = static_cast<unsigned char>(bytes[0]);
+    const bool has_sign = dtype == DType::i8 || dtype == DType::i4;
+    const float zero = (*(has_sign ? signed_table(width) : integer_table(width, false)))[halves ? byte & 0xf : byte];
+    auto table = std::make_shared<Table>(*c.table);
+    for (float& value : *table) value -= zero;
+    c.table = std::move(table);
+    return std::string();
+  }
+  const auto a = zeros.shape(), b = scales.shape();
+  if (!one && !std::equal(a.begin(), a.end(), b.begin(), b.end())) {
+    return "zero points of the shape " + to_string(a);
+  }
+  if (!halves) return set_zeros(c, number);
+  if (dtype == DType::u4 && leaf(c.codes).dtype() == DType::u4 && c.scales.columns == 1 && c.scales.rows > 1) {
+    c.zeros = c.scales;  // one string of bits
+    c.zeros.leaf = number;
+    c.zeros.packing = Packing::column_words;
+    c.zeros.bits = 4;
+    return std::string();
+  }
+  STELE_TRY_ASSIGN(const std::string bytes, bytes_of(number));
+  return bytes.find_first_not_of('\0') != bytes.npos ? "zero points of 4 bits" : std::string();
+}
+
 Status Recogniser::linear(const Scaled& s) {
   const Item *const codes_item = find(s.codes), *const scale_item = find(s.scale), *const zero_item = find(s.zero);
   if (codes_item == nullptr || scale_item == nullptr) return {};  // the model computes them
@@ -34,27 +65,7 @@ Status Recogniser::linear(const Scaled& s) {
   std::string why = set_axis(*c, leaf_of(*scale_item), s.axis);
   if (why.empty() && !is_float(leaf(c->scales.leaf))) why = "scales that are no floats";
   if (why.empty() && zero_item != nullptr) {
-    const LeafView zeros = leaf(leaf_of(*zero_item));
-    if (element_size(zeros.dtype()) != 0) {
-      why = set_zeros(*c, leaf_of(*zero_item));
-    } else if (zeros.dtype() == DType::u4 && codes.dtype() == DType::u4 && c->scales.columns == 1 &&
-               c->scales.rows > 1 && zeros.size() == c->scales.rows) {  // one string of bits
-      c->zeros = c->scales;
-      c->zeros.leaf = leaf_of(*zero_item);
-      c->zeros.packing = Packing::column_words;
-      c->zeros.bits = 4;
-    } else {
-      STELE_TRY_ASSIGN(const std::string bytes, bytes_of(leaf_of(*zero_item)));
-      const bool one = zeros.size() == 1 && zeros.dtype() == codes.dtype();
-      if (one) {  // the numbers of the codes contain it
-        auto table = std::make_shared<Table>(*c->table);
-        const float zero = (*table)[static_cast<unsigned char>(bytes[0]) & 0xf];
-        for (float& number : *table) number -= zero;
-        c->table = std::move(table);
-      } else if (bytes.find_first_not_of('\0') != bytes.npos) {
-        why = "zero points of 4 bits";
-      }
-    }
+    STELE_TRY_ASSIGN(why, set_linear_zeros(*c, leaf_of(*zero_item)));
   }
   return add(name, c, why);
 }

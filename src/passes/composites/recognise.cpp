@@ -58,7 +58,24 @@ Result<Snapshot> Recogniser::run() {
 }
 
 Result<Snapshot> Recogniser::run(const std::vector<Scaled>& tensors) {
-  for (const Scaled& s : tensors) STELE_TRY(noted(s.codes, linear(s)));
+  struct Use {
+    const Scaled* first;
+    bool several;
+  };
+  std::map<std::string_view, Use> uses;  // of codes
+  for (const Scaled& s : tensors) {
+    Use& use = uses.try_emplace(s.codes, Use{&s, false}).first->second;
+    use.several = use.several || !(*use.first == s);
+  }
+  for (const Scaled& s : tensors) {
+    const Use& use = uses.at(s.codes);
+    if (use.first != &s) continue;
+    if (use.several) {
+      add_note(s.codes + ": several scales multiply it");
+    } else {
+      STELE_TRY(noted(s.codes, linear(s)));
+    }
+  }
   return finish();
 }
 

@@ -142,6 +142,8 @@ class Recogniser {
 
   /// Integers of 8 or 4 bits with scales of f32 for all, or for each index of an axis (ONNX's DequantizeLinear).
   Status linear(const Scaled& s);
+  /// Sets the zero points: one, or one for each scale. Returns what is wrong.
+  Result<std::string> set_linear_zeros(Composite& c, std::uint32_t zeros);
 
   // --- float8.cpp ---
 
