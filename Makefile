@@ -76,7 +76,7 @@
 #                             (Python, in build/remote); bench-remote: speed at 30 ms of latency
 #   make products             files of every pair of dimensions of a format, both ways against the format's own program, with
 #                             the environments of interop-NAME, or QUANTIZED for the schemes of tests/composites; products-NAME:
-#                             of one format (UPDATE=--update writes the digests)
+#                             of one format (UPDATE=--update writes the digests); LLAMA2C: a checkout, without which llama2c is left out
 #   make interop              check files against other programs (Python, in build/interop)
 #   make strangers            model files that 52 packages of other projects ship: fetched, opened, converted, and compared with
 #                             their frameworks (1.2 GB, in build/strangers; TORCH=1: also with PyTorch, 6 GB)
@@ -381,8 +381,10 @@ own = tests/formats/%/interop/requirements.txt
 declared = $(wildcard tests/*/*/products.py tests/*/*/*/products.py)
 schemes = $(patsubst tests/composites/%/products.py,products-%,$(wildcard tests/composites/*/products.py))
 run_product = $(filter %/$*/products.py,$(declared)) build/dev/tools/stele/stele build/products/$* $(UPDATE)
-product_venv = build/interop$(if $(filter dcp,$*),-pytorch,$(if $(wildcard $(subst %,$*,$(own))),-$*))
-products: $(patsubst %,products-%,$(notdir $(patsubst %/,%,$(dir $(declared))))) ;
+product_format = $(word 3,$(subst /, ,$(filter %/$*/products.py,$(declared))))
+product_venv = build/interop$(if $(wildcard $(subst %,$(product_format),$(own))),-$(product_format))
+without_source = $(if $(LLAMA2C),,llama2c)
+products: $(patsubst %,products-%,$(filter-out $(without_source),$(notdir $(patsubst %/,%,$(dir $(declared)))))) ;
 products-%: deps
 	$(call build,dev,stele_command)
 	$(MAKE) $(product_venv)/installed
