@@ -76,7 +76,8 @@
 #                             (Python, in build/remote); bench-remote: speed at 30 ms of latency
 #   make products             files of every pair of dimensions of a format, both ways against the format's own program, with
 #                             the environments of interop-NAME, or QUANTIZED for the schemes of tests/composites; products-NAME:
-#                             of one format (UPDATE=--update writes the digests); LLAMA2C: a checkout, without which llama2c is left out
+#                             of one format (UPDATE=--update writes the digests); LLAMA2C, DARKNET and
+#                             ALEXEY: checkouts of programs, without which these formats are left out
 #   make interop              check files against other programs (Python, in build/interop)
 #   make strangers            model files that 52 packages of other projects ship: fetched, opened, converted, and compared with
 #                             their frameworks (1.2 GB, in build/strangers; TORCH=1: also with PyTorch, 6 GB)
@@ -383,7 +384,7 @@ schemes = $(patsubst tests/composites/%/products.py,products-%,$(wildcard tests/
 run_product = $(filter %/$*/products.py,$(declared)) build/dev/tools/stele/stele build/products/$* $(UPDATE)
 product_format = $(word 3,$(subst /, ,$(filter %/$*/products.py,$(declared))))
 product_venv = build/interop$(if $(wildcard $(subst %,$(product_format),$(own))),-$(product_format))
-without_source = $(if $(LLAMA2C),,llama2c)
+without_source = $(if $(LLAMA2C),,llama2c) $(if $(and $(DARKNET),$(ALEXEY)),,darknet)
 products: $(patsubst %,products-%,$(filter-out $(without_source),$(notdir $(patsubst %/,%,$(dir $(declared)))))) ;
 products-%: deps
 	$(call build,dev,stele_command)

@@ -12,6 +12,7 @@ real program:
     def possible(case): …             # optional: False for what the real program cannot write
     def hides(case): …                # optional: True if stele refuses the file or all its arrays
     def write(case, path): …          # writes a file, `path` and an extension; returns (its path, Expected), by the real program
+    def neighbours(path): …           # optional: other files of the case, next to it, that stele needs
     def target(path): …               # optional: where stele writes the same content again
     def read(path): …                 # optional: the real program's reading of that file: {name: array}
 
@@ -343,7 +344,8 @@ class Run:
         """Copy small files that together have as many pairs of values as possible; return {number: name}."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        sizes = [size(path) for path in self.paths]
+        beside = getattr(self.product, "neighbours", lambda _: [])
+        sizes = [sum(map(size, [path, *beside(path)])) for path in self.paths]
         left = {i: combinations(self.cases[i]) for i, one in enumerate(self.rows)
                 if sizes[i] <= FILE_BYTES and (one.get("tensors") or "unread" in one or "refused" in one)}
         kept = {}
@@ -354,7 +356,8 @@ class Run:
                 break
             path = self.paths[number]
             kept[number] = path.name
-            (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / path.name)
+            for one in [path, *beside(path)]:
+                (shutil.copytree if one.is_dir() else shutil.copy)(one, folder / one.name)
             left = {i: pairs - new for i, pairs in left.items()}
         return kept
 
