@@ -21,6 +21,7 @@ COMPARED = []
 FILES = 24
 CHECKOUTS = {"original": os.environ["DARKNET"], "AlexeyAB": os.environ["ALEXEY"]}
 ORIGINAL, ALEXEY = ("deconvolutional", "crnn"), ("shortcut", "implicit", "shared")
+OF_ALEXEY = ("local_avgpool", "scale_channels", "sam", "route in groups", "maxpool in depth", "stride_x")
 DIMENSIONS = {
     "program": list(CHECKOUTS),
     "section": ["convolutional", "connected", "batchnorm", "local", "rnn", "gru", "lstm", *ORIGINAL, *ALEXEY],
@@ -30,7 +31,8 @@ DIMENSIONS = {
     "stride": [1, 2],
     "pad": ["pad=0", "pad=1", "padding=1", "padding=2"],
     "groups": [1, 2],
-    "before": ["", "maxpool", "maxpool size=3", "upsample", "reorg", "avgpool", "dropout", "route", "route of two", "shortcut"],
+    "before": ["", "maxpool", "maxpool size=3", "upsample", "reorg", "avgpool", "dropout", "route", "route of two", "shortcut",
+               "activation", "normalization", "crop", "reorg reverse", "l2norm", *OF_ALEXEY],
     "width": [12, 8, 10],
     "network": [".cfg", "_final", "_100", "spaces and comments", "short names"],
     "file": ["whole", "partial"],
@@ -49,6 +51,10 @@ def possible(case):
     if case["groups"] != 1 and (section not in ("convolutional", "shared") or case["filters"] % 2 or program == "original" and case["batch_normalize"]):
         return False
     if case["batch_normalize"] and section in ("local", "batchnorm", "shortcut", "implicit"):
+        return False
+    if case["before"] in (OF_ALEXEY if program == "original" else ("l2norm",)) or case["before"] == "stride_x" and section == "local":
+        return False
+    if case["before"] in ("reorg reverse", "route in groups") and (section in ("shortcut",) or case["groups"] != 1):
         return False
     if case["before"] == "avgpool" and section not in ("connected", "rnn", "gru", "lstm", "batchnorm"):
         return False
@@ -74,6 +80,24 @@ def sections_of(case):
             rows.append(("avgpool", []))
         case ["dropout"]:
             rows.append(("dropout", ["probability=.5"]))
+        case ["activation"] | ["normalization"] | ["l2norm"]:
+            rows.append((case["before"], ["activation=leaky"] if case["before"] == "activation" else []))
+        case ["crop"]:
+            rows.append(("crop", ["crop_width=6", "crop_height=6"]))
+        case ["reorg", "reverse"]:
+            rows.append(("reorg", ["stride=2", "reverse=1"]))
+        case ["local_avgpool"]:
+            rows.append(("local_avgpool", ["size=2", "stride=2"]))
+        case ["scale_channels"]:
+            rows += [("avgpool", []), ("scale_channels", ["from=-2", "activation=linear"])]
+        case ["sam"]:
+            rows += [("convolutional", ["filters=4", "size=1", "activation=linear"]), ("sam", ["from=-2"])]
+        case ["route", "in", _]:
+            rows.append(("route", ["layers=-1", "groups=2", "group_id=1"]))
+        case ["maxpool", "in", _]:
+            rows.append(("maxpool", ["maxpool_depth=1", "out_channels=4"]))
+        case ["stride_x"]:
+            rows.append(("convolutional", ["filters=4", "size=3", "pad=1", "stride_x=2", "stride_y=1", "activation=leaky"]))
         case ["route"]:
             rows.append(("route", ["layers=-1"]))
         case ["route", *_]:
