@@ -9,6 +9,7 @@ real program:
     COMPARED = ["metadata"]           # optional: which of Expected.metadata, values, ties, annotations are compared
     DECODED = True                    # optional: stele's tensors are the decoded weights of a scheme, not their parts
     FILES = 16                        # optional: how many files are committed at most; 0: none
+    FILE_BYTES = 9000                 # optional: of one of them
     def possible(case): …             # optional: False for what the real program cannot write
     def hides(case): …                # optional: True if stele refuses the file or all its arrays
     def write(case, path): …          # writes a file, `path` and an extension; returns (its path, Expected), by the real program
@@ -37,7 +38,7 @@ import tempfile
 from pathlib import Path
 
 FILES = 40  # of a product in data.zip, at most
-FILE_BYTES = 6000  # of one of them
+FILE_BYTES = 6000  # of one of them, unless a product says otherwise
 PARTS = ("metadata", "values", "ties", "annotations")
 
 NAMES = {"bool": "bool", "bfloat16": "bf16", "complex64": "c64", "complex128": "c128", "float8_e4m3fn": "f8_e4m3fn",
@@ -346,8 +347,9 @@ class Run:
         folder.mkdir(parents=True)
         beside = getattr(self.product, "neighbours", lambda _: [])
         sizes = [sum(map(size, [path, *beside(path)])) for path in self.paths]
+        largest = getattr(self.product, "FILE_BYTES", FILE_BYTES)
         left = {i: combinations(self.cases[i]) for i, one in enumerate(self.rows)
-                if sizes[i] <= FILE_BYTES and (one.get("tensors") or "unread" in one or "refused" in one)}
+                if sizes[i] <= largest and (one.get("tensors") or "unread" in one or "refused" in one)}
         kept = {}
         while left and len(kept) < most:
             number = max(left, key=lambda i: (len(left[i]), -sizes[i], -i))

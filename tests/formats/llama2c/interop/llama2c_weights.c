@@ -9,9 +9,9 @@
 #include "run.c"
 #endif
 
-static FILE *out;
+static FILE* out;
 
-static void write_floats(const char *name, int layer, const float *numbers, long count) {
+static void write_floats(const char* name, int layer, const float* numbers, long count) {
   if (layer < 0) {
     fprintf(out, "%s %ld\n", name, count);
   } else {
@@ -21,24 +21,24 @@ static void write_floats(const char *name, int layer, const float *numbers, long
 }
 
 #ifdef QUANTIZED
-static void write_matrix(const char *name, int layer, QuantizedTensor *tensors, long count) {
-  float *numbers = malloc(count * sizeof(float) + 1);
+static void write_matrix(const char* name, int layer, QuantizedTensor* tensors, long count) {
+  float* numbers = malloc(count * sizeof(float) + 1);
   dequantize(&tensors[layer < 0 ? 0 : layer], numbers, count);
   write_floats(name, layer, numbers, count);
   free(numbers);
 }
 #else
-static void write_matrix(const char *name, int layer, const float *numbers, long count) {
+static void write_matrix(const char* name, int layer, const float* numbers, long count) {
   write_floats(name, layer, numbers + (layer < 0 ? 0 : layer) * count, count);
 }
 #endif
 
-int main(int count, char **arguments) {
+int main(int count, char** arguments) {
   if (count != 3) return 1;
   Config p;
   TransformerWeights w;
   int fd;
-  float *data;
+  float* data;
   ssize_t size;
   read_checkpoint(arguments[1], &p, &w, &fd, &data, &size);
   const long kv = (long)p.dim / p.n_heads * p.n_kv_heads;
