@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parents[1] / "products"))
 import comparison  # noqa: E402
 
-PACKAGES = ["numpy"]
+PACKAGES = []  # the versions of the programs are in data/README.md
 PAGES = ["formats/darknet"]
 COMPARED = []
 FILES = 24
