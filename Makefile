@@ -389,8 +389,11 @@ own = tests/formats/%/interop/requirements.txt
 declared = $(wildcard tests/*/*/products.py tests/*/*/*/products.py)
 schemes = $(patsubst tests/composites/%/products.py,products-%,$(wildcard tests/composites/*/products.py))
 run_product = $(filter %/$*/products.py,$(declared)) build/dev/tools/stele/stele build/products/$* $(UPDATE)
-product_venv = build/interop$(if $(filter dcp,$*),-pytorch,$(if $(filter decompressed,$*),-openvino,$(if $(filter network,$*),-coreml,$(if $(wildcard $(subst %,$*,$(own))),-$*))))
-products: $(patsubst %,products-%,$(notdir $(patsubst %/,%,$(dir $(declared))))) ;
+# pdparams, a kind of pickle, is written by Paddle.
+product_format = $(if $(filter pdparams,$*),paddle,$(word 3,$(subst /, ,$(filter %/$*/products.py,$(declared)))))
+product_venv = build/interop$(if $(wildcard $(subst %,$(product_format),$(own))),-$(product_format))
+without_source = $(if $(LLAMA2C),,llama2c) $(if $(and $(DARKNET),$(ALEXEY)),,darknet)
+products: $(patsubst %,products-%,$(filter-out $(without_source),$(notdir $(patsubst %/,%,$(dir $(declared)))))) ;
 products-%: deps
 	$(call build,dev,stele_command)
 	$(MAKE) $(product_venv)/installed

@@ -152,6 +152,9 @@ class Configuration {
         made.variables.push_back(variables + std::to_string(made.variables.size()));
       }
     }
+    // A quantized layer without a bias has codes and their scale, as many variables as a layer with a bias.
+    const auto first = made.variables.empty() ? std::nullopt : file_.find(made.variables.front());
+    if (first && dtype_class(first->dtype()) != DTypeClass::floating) return;
     // A quantized layer, or a layer with adapters, has more variables in a different order.
     const std::size_t most = kind == LayerKind::batch_norm                       ? 4
                              : kind == LayerKind::lstm || kind == LayerKind::gru ? 3

@@ -5,14 +5,17 @@ real program:
 
     DIMENSIONS = {"dtype": ["float32", …], "order": ["C", "F"], …}   # values that JSON has; the first ones are a possible case
     PACKAGES = ["numpy"]              # whose versions are recorded
+    VERSIONS = {"burn": "0.21.0"}     # optional: versions of what is not a package of Python
     PAGES = ["formats/numpy"]         # of docs/, whose tables name every dimension
     COMPARED = ["metadata"]           # optional: which of Expected.metadata, values, ties, annotations are compared
     DECODED = True                    # optional: stele's tensors are the decoded weights of a scheme, not their parts
     FILES = 16                        # optional: how many files are committed at most; 0: none
+    FILE_BYTES = 9000                 # optional: of one of them
     def possible(case): …             # optional: False for what the real program cannot write
     def hides(case): …                # optional: True if stele refuses the file or all its arrays
     def write(case, path): …          # writes files, `path` and extensions; returns (its path, Expected), by the real program
     def target(path): …               # optional: where stele writes the same content again
+    def options(path): …              # optional: options of that conversion
     def read(path): …                 # optional: the real program's reading of that file: {name: array}
 
     python3 tests/formats/FORMAT/products.py STELE FOLDER [--update] [--only N]
@@ -29,6 +32,7 @@ import hashlib
 import importlib.metadata
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -299,12 +303,12 @@ class Run:
     def write_back(self, number, path, expected):
         to = Path(self.product.target(path)) if hasattr(self.product, "target") else self.folder / "back" / path.name
         to.parent.mkdir(exist_ok=True)
-        options = []
+        options = getattr(self.product, "options", lambda path: [])(path)
         if expected.lossy or expected.unread:
-            done = command(self.stele, "convert", path, to)
+            done = command(self.stele, "convert", path, to, *options)
             if done.returncode == 0 and b"lost: " not in done.stdout + done.stderr:
                 self.fault(number, path, "convert", ["a loss is neither an error nor a row of the report"])
-            options = ["--allow-loss"]
+            options = [*options, "--allow-loss"]
         done = command(self.stele, "convert", path, to, *options)
         error = done.stderr.decode()
         if done.returncode != 0 or expected.unwritable:
@@ -343,31 +347,29 @@ class Run:
         """Copy small files that together have as many pairs of values as possible; return {number: name}."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        names = [path.relative_to(self.folder) for path in self.paths]
-        tops = [self.folder / name.parts[0] for name in names]  # a path may be in the case's folder
-        sizes = [size(path) for path in tops]
+        files = {number: [] for number in range(len(self.paths))}
+        for path in sorted(self.folder.iterdir()):
+            if begin := re.match(r"\d+", path.name):
+                files[int(begin[0])].append(path)
+        sizes = [sum(map(size, files[number])) for number in files]
+        largest = getattr(self.product, "FILE_BYTES", FILE_BYTES)
         left = {i: combinations(self.cases[i]) for i, one in enumerate(self.rows)
-                if sizes[i] <= FILE_BYTES and (one.get("tensors") or "unread" in one or "refused" in one)}
+                if sizes[i] <= largest and (one.get("tensors") or "unread" in one or "refused" in one)}
         kept = {}
         while left and len(kept) < most:
             number = max(left, key=lambda i: (len(left[i]), -sizes[i], -i))
             new = left.pop(number)
             if not new:
                 break
-            kept[number] = names[number].as_posix()
-            for file in files(tops[number]):
+            kept[number] = self.paths[number].relative_to(self.folder).as_posix()
+            for file in files[number]:
                 (shutil.copytree if file.is_dir() else shutil.copy)(file, folder / file.name)
             left = {i: pairs - new for i, pairs in left.items()}
         return kept
 
 
-def files(path):
-    """Return the file or folder of a case, and the files next to it that belong to it: they have its stem."""
-    return [path] if path.is_dir() else [other for other in path.parent.glob(f"{path.stem}.*") if other.is_file()]
-
-
 def size(path):
-    return sum(f.stat().st_size for one in files(path) for f in (one.rglob("*") if one.is_dir() else [one]) if f.is_file())
+    return sum(f.stat().st_size for f in (path.rglob("*") if path.is_dir() else [path]) if f.is_file())
 
 
 def main(product):
@@ -382,7 +384,7 @@ def main(product):
     run.read()
     if hasattr(product, "read"):
         run.write()
-    versions = {name: importlib.metadata.version(name) for name in product.PACKAGES}
+    versions = {name: importlib.metadata.version(name) for name in product.PACKAGES} | getattr(product, "VERSIONS", {})
     if arguments.update:
         run.update(versions)
     elif arguments.only is None:

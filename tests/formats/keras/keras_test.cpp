@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "snapshot/data.hpp"
+#include "support/archive.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -172,6 +173,22 @@ TEST_CASE("keras: weights in several files, with an index") {
   const Snapshot both = good(Hdf5Recorder<>().open(dir / "m.weights.json"));
   CHECK(both.leaf_count() == 2);
   CHECK(both.properties() == Value(Value::Map{{"vars@size", Value(3)}}));
+}
+
+TEST_CASE("keras: a compressed configuration may take more memory than a stored one, up to a limit") {
+  const std::string weights = golden("conv.weights.h5");
+  const auto opened = [&](std::size_t size, std::uint16_t method) {
+    const std::string config(size, ' ');
+    auto file = std::make_shared<std::string>(zipped({{"config.json", config}, {"model.weights.h5", weights}}, method));
+    auto snapshot = KerasRecorder<>().open(bytes_of(*file));
+    if (!snapshot) return snapshot.error().code();
+    CHECK(snapshot->metadata().at("config.json").size() == size);
+    return Errc::none;
+  };
+  // It is in memory four times: a file of any size may take 16 MiB, a compressed one 256 MiB.
+  CHECK(opened(std::size_t{5} << 20, zip::deflated) == Errc::none);
+  CHECK(opened(std::size_t{5} << 20, zip::stored) == Errc::none);
+  CHECK(opened(std::size_t{70} << 20, zip::deflated) == Errc::limit);
 }
 
 TEST_CASE("keras: variables with numbers are in the order of the numbers") {
@@ -692,6 +709,17 @@ TEST_CASE("keras: layers as PyTorch's, and back") {
   const std::vector<Snapshot> both{state, good(stele::rename(good(SafetensorsRecorder<>().open(other)), plain))};
   const Snapshot sum = good(keras::from_pytorch(good(overlay(both)), model));
   CHECK(numbers(sum, "layers.lstm.cell.vars.2")[3] == numbers(model, "layers.lstm.cell.vars.2")[3] + 1);
+}
+
+TEST_CASE("keras: codes of quantized layers are not PyTorch's weights") {
+  // Layers without a bias: codes and scale are two variables, as kernel and bias are.
+  const std::string file = golden("quantized.keras"), whole = golden("quantized.h5");
+  for (const Snapshot& model :
+       {good(KerasRecorder<>().open(bytes_of(file))), good(Hdf5Recorder<>().open(bytes_of(whole)))}) {
+    const Snapshot state = good(keras::to_pytorch(model));
+    CHECK(state.leaf_count() == 8);
+    CHECK(contents(state) == contents(model));
+  }
 }
 
 TEST_CASE("keras: layers of a whole-model file, and errors") {

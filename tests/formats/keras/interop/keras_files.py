@@ -57,6 +57,13 @@ def nested():
     return model, [generator.normal(size=(2, 5, 5, 2)).astype("float32"), generator.integers(0, 7, (2, 6))]
 
 
+def quantized():
+    """Return a model of dense layers without a bias, in each kind of integers that Keras quantizes to."""
+    keras.utils.set_random_seed(4)
+    return keras.Sequential([keras.Input((4,)), *(layers.Dense(4, use_bias=False, dtype=f"{kind}_from_float32", name=f"dense{i}")
+                                                  for i, kind in enumerate(("int8", "int4/-1", "int4/2")))])
+
+
 def types(path, **options):
     """Write datasets of every kind with h5py."""
     with h5py.File(path, "w", **options) as file:
@@ -313,6 +320,8 @@ def make(folder):
     model.save(folder / "conv.h5")
     model, _ = nested()
     model.save(folder / "nested.keras")
+    quantized().save(folder / "quantized.keras")
+    quantized().save(folder / "quantized.h5")
     types(folder / "types.h5")
     latest(folder / "latest.h5")
     chunks(folder / "chunks.h5", libver="latest")
