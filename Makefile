@@ -384,6 +384,8 @@ run_product = $(filter %/$*/products.py,$(declared)) build/dev/tools/stele/stele
 product_venv = build/interop$(if $(filter dcp,$*),-pytorch,$(if $(wildcard $(subst %,$*,$(own))),-$*))
 products: $(patsubst %,products-%,$(notdir $(patsubst %/,%,$(dir $(declared))))) ;
 products-%: deps
+	$(if $(filter burn,$*),$(prepare_burn))
+	$(if $(filter samediff,$*),$(prepare_dl4j))
 	$(call build,dev,stele_command)
 	$(MAKE) $(product_venv)/installed
 	$(product_venv)/bin/python $(run_product)

@@ -5,6 +5,7 @@ real program:
 
     DIMENSIONS = {"dtype": ["float32", …], "order": ["C", "F"], …}   # values that JSON has; the first ones are a possible case
     PACKAGES = ["numpy"]              # whose versions are recorded
+    VERSIONS = {"burn": "0.21.0"}     # optional: versions of what is not a package of Python
     PAGES = ["formats/numpy"]         # of docs/, whose tables name every dimension
     COMPARED = ["metadata"]           # optional: which of Expected.metadata, values, ties, annotations are compared
     DECODED = True                    # optional: stele's tensors are the decoded weights of a scheme, not their parts
@@ -13,6 +14,7 @@ real program:
     def hides(case): …                # optional: True if stele refuses the file or all its arrays
     def write(case, path): …          # writes a file, `path` and an extension; returns (its path, Expected), by the real program
     def target(path): …               # optional: where stele writes the same content again
+    def options(path): …              # optional: options of that conversion
     def read(path): …                 # optional: the real program's reading of that file: {name: array}
 
     python3 tests/formats/FORMAT/products.py STELE FOLDER [--update] [--only N]
@@ -299,12 +301,12 @@ class Run:
     def write_back(self, number, path, expected):
         to = Path(self.product.target(path)) if hasattr(self.product, "target") else self.folder / "back" / path.name
         to.parent.mkdir(exist_ok=True)
-        options = []
+        options = getattr(self.product, "options", lambda path: [])(path)
         if expected.lossy or expected.unread:
-            done = command(self.stele, "convert", path, to)
+            done = command(self.stele, "convert", path, to, *options)
             if done.returncode == 0 and b"lost: " not in done.stdout + done.stderr:
                 self.fault(number, path, "convert", ["a loss is neither an error nor a row of the report"])
-            options = ["--allow-loss"]
+            options = [*options, "--allow-loss"]
         done = command(self.stele, "convert", path, to, *options)
         error = done.stderr.decode()
         if done.returncode != 0 or expected.unwritable:
@@ -375,7 +377,7 @@ def main(product):
     run.read()
     if hasattr(product, "read"):
         run.write()
-    versions = {name: importlib.metadata.version(name) for name in product.PACKAGES}
+    versions = {name: importlib.metadata.version(name) for name in product.PACKAGES} | getattr(product, "VERSIONS", {})
     if arguments.update:
         run.update(versions)
     elif arguments.only is None:
