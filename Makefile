@@ -395,6 +395,8 @@ product_venv = build/interop$(if $(wildcard $(subst %,$(product_format),$(own)))
 without_source = $(if $(LLAMA2C),,llama2c) $(if $(and $(DARKNET),$(ALEXEY)),,darknet)
 products: $(patsubst %,products-%,$(filter-out $(without_source),$(notdir $(patsubst %/,%,$(dir $(declared)))))) ;
 products-%: deps
+	$(if $(filter burn,$*),$(prepare_burn))
+	$(if $(filter samediff,$*),$(prepare_dl4j))
 	$(call build,dev,stele_command)
 	$(MAKE) $(product_venv)/installed
 	$(product_venv)/bin/python $(run_product)

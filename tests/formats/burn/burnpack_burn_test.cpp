@@ -59,7 +59,8 @@ TEST_CASE("burnpack: files that releases of Burn wrote") {
     const Snapshot snapshot = opened(file);
     const bool model = entry.path().filename().string().starts_with("net");
     const Snapshot compared = model ? stele::with_precision(snapshot, DType::f32) : snapshot;
-    CHECK(burn_net::difference(compared, path, model) == "");
+    // products.json has the contents of the others.
+    if (entry.path().parent_path().filename() != "products") CHECK(burn_net::difference(compared, path, model) == "");
     CHECK(burnpack.verify(bytes_of(file)));
     // Before 0.20 nothing was aligned. Some of the others hold positive scalars of the kind Int, or bools of 0.20
     // without a word of who wrote them.

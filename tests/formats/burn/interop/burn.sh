@@ -18,7 +18,7 @@ for crate; do
     version=$(sed -n 's/^burn = { version = "=\([^"]*\)".*/\1/p' "$manifest")
     folder=$out/$version
     echo "== Burn $version"
-    cargo build --locked --quiet --manifest-path "$manifest"
+    cargo build --locked --quiet --manifest-path "$manifest" --bin "burn-files-$crate"
     program=$CARGO_TARGET_DIR/debug/burn-files-$crate
     rm -rf "$folder"
     mkdir -p "$folder/ours"
