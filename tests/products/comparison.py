@@ -12,7 +12,9 @@ real program:
     def possible(case): …             # optional: False for what the real program cannot write
     def hides(case): …                # optional: True if stele refuses the file or all its arrays
     def write(case, path): …          # writes a file, `path` and an extension; returns (its path, Expected), by the real program
+    def beside(path): …               # optional: files next to a case's file that belong to it
     def target(path): …               # optional: where stele writes the same content again
+    def options(path): …              # optional: further options of `convert`, such as ["--to", FORMAT]
     def read(path): …                 # optional: the real program's reading of that file: {name: array}
 
     python3 tests/formats/FORMAT/products.py STELE FOLDER [--update] [--only N]
@@ -299,12 +301,12 @@ class Run:
     def write_back(self, number, path, expected):
         to = Path(self.product.target(path)) if hasattr(self.product, "target") else self.folder / "back" / path.name
         to.parent.mkdir(exist_ok=True)
-        options = []
+        options = self.product.options(path) if hasattr(self.product, "options") else []
         if expected.lossy or expected.unread:
-            done = command(self.stele, "convert", path, to)
+            done = command(self.stele, "convert", path, to, *options)
             if done.returncode == 0 and b"lost: " not in done.stdout + done.stderr:
                 self.fault(number, path, "convert", ["a loss is neither an error nor a row of the report"])
-            options = ["--allow-loss"]
+            options += ["--allow-loss"]
         done = command(self.stele, "convert", path, to, *options)
         error = done.stderr.decode()
         if done.returncode != 0 or expected.unwritable:
@@ -343,7 +345,8 @@ class Run:
         """Copy small files that together have as many pairs of values as possible; return {number: name}."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        sizes = [size(path) for path in self.paths]
+        beside = getattr(self.product, "beside", lambda path: [])
+        sizes = [sum(map(size, [path, *beside(path)])) for path in self.paths]
         left = {i: combinations(self.cases[i]) for i, one in enumerate(self.rows)
                 if sizes[i] <= FILE_BYTES and (one.get("tensors") or "unread" in one or "refused" in one)}
         kept = {}
@@ -354,7 +357,8 @@ class Run:
                 break
             path = self.paths[number]
             kept[number] = path.name
-            (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / path.name)
+            for one in [path, *beside(path)]:
+                (shutil.copytree if one.is_dir() else shutil.copy)(one, folder / one.name)
             left = {i: pairs - new for i, pairs in left.items()}
         return kept
 
