@@ -381,7 +381,7 @@ own = tests/formats/%/interop/requirements.txt
 declared = $(wildcard tests/*/*/products.py tests/*/*/*/products.py)
 schemes = $(patsubst tests/composites/%/products.py,products-%,$(wildcard tests/composites/*/products.py))
 run_product = $(filter %/$*/products.py,$(declared)) build/dev/tools/stele/stele build/products/$* $(UPDATE)
-product_venv = build/interop$(if $(filter dcp,$*),-pytorch,$(if $(wildcard $(subst %,$*,$(own))),-$*))
+product_venv = build/interop$(if $(filter dcp,$*),-pytorch,$(if $(filter pdparams,$*),-paddle,$(if $(wildcard $(subst %,$*,$(own))),-$*)))
 products: $(patsubst %,products-%,$(notdir $(patsubst %/,%,$(dir $(declared))))) ;
 products-%: deps
 	$(call build,dev,stele_command)
