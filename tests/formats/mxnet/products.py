@@ -54,7 +54,7 @@ def values(case, seed):
     """Random bits, with NaN payloads and denormals among them; sparse arrays store few rows."""
     dtype = np.dtype(case["dtype"])
     bits = np.random.default_rng(seed).integers(0, 256, math.prod(case["shape"]) * dtype.itemsize, np.uint8)
-    array = (bits & 1 if dtype == bool else bits).view(dtype).reshape(case["shape"])
+    array = (bits & 1 if dtype.kind == "b" else bits).view(dtype).reshape(case["shape"])
     if is_sparse(case, seed):
         array = np.zeros(case["shape"], dtype)
         array[-1] = 3

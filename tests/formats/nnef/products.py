@@ -77,7 +77,7 @@ def values(case, seed):
     """Random bits, with the NaN payloads and denormals among them."""
     dtype = np.dtype(case["dtype"].removeprefix("q"))
     bits = np.random.default_rng(seed).integers(0, 256, math.prod(case["shape"]) * dtype.itemsize, np.uint8)
-    return (bits & 1 if dtype == bool else bits).view(dtype).reshape(case["shape"])
+    return (bits & 1 if dtype.kind == "b" else bits).view(dtype).reshape(case["shape"])
 
 
 def labels_of(case):
@@ -139,7 +139,8 @@ def expected_of(case, folder):
     tensors, quantizations = load(folder)
     written = case["variables"] == 0 or all(c.isascii() and (c.isalnum() or c in "_-./") for c in case["label"])
     notes = {name: note for name, how in quantizations.items() if (note := noted(how, case))}
-    return comparison.Expected(tensors, annotations=notes, lossy=case["graph"] == "operations", unwritable=None if written else "not_representable")
+    return comparison.Expected(tensors, annotations=notes, lossy=case["graph"] == "operations",
+                               unwritable=None if written else "not_representable")
 
 
 def noted(how, case):
