@@ -8,6 +8,7 @@
 #include "base/limits.hpp"
 #include "file.hpp"
 #include "io/cursor.hpp"
+#include "io/levels_of_detail.hpp"
 #include "io/text.hpp"
 #include "leaves/source_range.hpp"
 #include "passes/byte_order.hpp"
@@ -193,8 +194,10 @@ bool DarknetFormat::recognises(std::span<const std::byte> head, std::uint64_t si
   const bool known = header.major == 0 &&
                      ((header.minor == 1 && header.revision == 0) ||
                       (header.minor == 2 && (header.revision == 0 || header.revision == darknet::alexey_revision)));
-  // A count of images beyond 2^40 is not one.
-  if (!known || size <= header.size() || (size - header.size()) % darknet::element_bytes != 0) return false;
+  // A count of images beyond 2^40 is not one. Paddle's tensors with one level of detail begin like version 0.1.
+  if (!known || detail::has_levels_of_detail(head, size) || size <= header.size() ||
+      (size - header.size()) % darknet::element_bytes != 0)
+    return false;
   return !header.long_count() || detail::load_le<std::uint64_t>(head.data() + 12) < std::uint64_t{1} << 40;
 }
 

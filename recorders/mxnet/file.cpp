@@ -149,30 +149,45 @@ class ParamsReader {
     if (storage == dense) {
       STELE_TRY_ASSIGN(array.bytes, size_of(code, out_.shape(array), array.dtype));
     } else {
-      DType dtype = DType::none;
-      STELE_TRY_ASSIGN(array.bytes, size_of(code, stored, dtype));
-      STELE_TRY(indices(array, storage));
+      STELE_TRY(sparse(array, code, storage, std::move(stored)));
     }
     array.offset = in_.position();
     memory_.admit(array.offset - begin_, index_rate::index);
     return in_.skip(array.bytes);
   }
 
-  /// Reads the dtypes and shapes of a sparse array's indices, whose elements follow the array's elements.
-  Status indices(Array& array, std::int32_t storage) {
+  /// Reads the dtypes and shapes of a sparse array's indices. The elements of the array and of its indices follow them.
+  Status sparse(Array& array, std::uint32_t code, std::int32_t storage, std::vector<Extent> stored) {
+    std::vector<Extent> extents;                  // of the last list of indices
     for (std::int32_t i = 0; i < storage; ++i) {  // row_sparse has one list of indices, csr has two
-      STELE_TRY_ASSIGN(const std::uint32_t code, in_.little<std::uint32_t>());
-      std::vector<Extent> extents;
+      STELE_TRY_ASSIGN(const std::uint32_t type, in_.little<std::uint32_t>());
+      extents.clear();
       STELE_TRY_ASSIGN(const auto rank, shape(extents));
       if (!rank) return bad(Errc::malformed, "the shape of a sparse array's indices is unknown");
       DType dtype = DType::none;
-      STELE_TRY_ASSIGN(const std::uint64_t bytes, size_of(code, extents, dtype));
-      if (__builtin_add_overflow(array.bytes, bytes, &array.bytes)) {
-        return bad(Errc::malformed, "the size of an array overflows 64 bits");
+      STELE_TRY_ASSIGN(const std::uint64_t bytes, size_of(type, extents, dtype));
+      STELE_TRY(add_bytes(array, bytes));
+    }
+    // MXNet stores an empty shape if an array is saved before it is computed, and reads the number of elements from the
+    // indices: of the rows, or of the columns.
+    if (element_count(stored) == 0 && !extents.empty() && array.rank != 0) {
+      if (storage == row_sparse) {
+        const auto whole = out_.shape(array);
+        stored.assign(whole.begin(), whole.end());
+        stored[0] = extents[0];
+      } else {
+        stored = extents;
       }
     }
+    DType dtype = DType::none;
+    STELE_TRY_ASSIGN(const std::uint64_t bytes, size_of(code, stored, dtype));
     array.reason = storage == row_sparse ? "a sparse array (row_sparse)" : "a sparse array (csr)";
-    return {};
+    return add_bytes(array, bytes);
+  }
+
+  Status add_bytes(Array& array, std::uint64_t bytes) const {
+    if (!__builtin_add_overflow(array.bytes, bytes, &array.bytes)) return {};
+    return bad(Errc::malformed, "the size of an array overflows 64 bits");
   }
 
   Status names() {

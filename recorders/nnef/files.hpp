@@ -16,6 +16,10 @@ inline constexpr std::string_view quant_file = "graph.quant";
 inline constexpr std::string_view ending = ".dat";
 // First line of the graphs that stele writes. A save may replace such a graph, because it has no operations to lose.
 inline constexpr std::string_view made_here = "# Variables alone, by stele.\n";
+/// The graph of a model without tensors. NNEF's readers require an input, and a result that is no input.
+inline constexpr std::string_view empty_graph =
+    "# Variables alone, by stele.\nversion 1.0;\n\ngraph variables(none) -> (all) {\n"
+    "    none = external<scalar>(shape = [1]);\n    all = copy(none);\n}\n";
 
 /// Returns the text in lower case. Used to compare labels, which must not differ only in case.
 std::string lower(std::string_view text);

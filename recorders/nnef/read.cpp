@@ -67,7 +67,8 @@ class NnefReader {
     STELE_TRY_ASSIGN(const std::string graph, nnef::read_text(*bundle_, nnef::graph_file));
     const auto described = nnef::read_graph(graph);
     if (!described) return Error(described.error()).file(std::string(nnef::graph_file));
-    if (described->has_operations) builder_.data().left_out.emplace_back(detail::graph_part);
+    if (described->has_operations && graph != nnef::empty_graph)
+      builder_.data().left_out.emplace_back(detail::graph_part);
     std::string quant;
     STELE_TRY_ASSIGN(const bool quantized, bundle_->contains(nnef::quant_file));
     if (quantized) {

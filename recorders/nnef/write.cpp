@@ -123,7 +123,7 @@ GraphFiles describe(const Snapshot& snapshot, std::span<const std::string> label
              labels[i] + "');\n";
     if (!operations[i].empty()) texts.quant += '"' + name + "\": " + operations[i] + ";\n";
   }
-  if (labels.empty()) names = "none";  // a graph must have a result
+  if (labels.empty()) return {std::string(nnef::empty_graph), ""};
   // NNEF's readers require an input.
   texts.graph = std::string(nnef::made_here) + "version 1.0;\n\ngraph variables(none) -> (" + names +
                 ") {\n    none = external<scalar>(shape = [1]);\n" + lines + "}\n";

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "io/levels_of_detail.hpp"
 #include "record.hpp"
 #include "stele/bundle.hpp"
-#include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0 {
 namespace {
@@ -24,15 +24,14 @@ const Capabilities& PaddleFormat::capabilities() const noexcept {
 }
 
 bool PaddleFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
-  // A record begins with a version, no LoD and a version; then follows a description of a few bytes, which begins with
-  // its dtype.
-  constexpr std::size_t min_bytes = 22;
   if (size == 0) return !options_.folder;  // a model without tensors
-  if (options_.folder || size < min_bytes || head.size() < min_bytes)
-    return false;  // another PaddleFormat opens folders
-  if (!std::all_of(head.begin(), head.begin() + 16, [](std::byte b) { return b == std::byte{0}; })) return false;
-  const auto desc = detail::load_le<std::uint32_t>(head.data() + 16);
-  return desc >= 2 && desc < 256 && head[20] == std::byte{0x08};
+  if (options_.folder) return false;       // another PaddleFormat opens folders
+  // A record begins with a version, and the number of levels of detail.
+  constexpr std::size_t without_levels = 12;
+  if (head.size() < without_levels) return false;
+  const bool plain =
+      std::all_of(head.begin(), head.begin() + without_levels, [](std::byte b) { return b == std::byte{0}; });
+  return plain ? detail::has_paddle_tensor(head, without_levels, false) : detail::has_levels_of_detail(head, size);
 }
 
 namespace {

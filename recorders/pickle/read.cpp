@@ -246,7 +246,7 @@ class Tree {
       const PathPart below(path_, key);
       STELE_TRY(join(entries[i + 1], parts));
       if (const auto name = names.find(key); name != names.end()) {
-        STELE_TRY(note_name(name->second));
+        if (objects_.text(name->second) != key) STELE_TRY(note_name(name->second));
         names.erase(name);
       }
     }

@@ -165,6 +165,20 @@ TEST_CASE("mxnet: sparse arrays and arrays without a shape stay entries") {
   CHECK(opened.find("rows")->byte_size() == 4 * 4 + 2 * 8);
   CHECK(opened.find("csr")->byte_size() == 3 * 4 + 4 * 8 + 3 * 8);
   CHECK(opened.find("after")->shape().size() == 2);
+  // MXNet saves an array before it is computed without the shape of its elements, and takes that of the indices.
+  std::string early = file;
+  for (const std::string& stored : {u32(1) + u32(2) + u64(2) + u64(2), u32(2) + u32(1) + u64(3)}) {
+    const std::size_t at = early.find(u32(0xf993fac9) + stored);
+    REQUIRE(at != early.npos);
+    early.replace(at + 12, stored.size() - 8, stored.size() - 8, '\0');
+  }
+  const Snapshot same = good(MxnetRecorder<>().open(bytes_of(early)));
+  for (const char* name : {"before", "rows", "csr", "after"}) {
+    CHECK(same.find(name)->byte_size() == opened.find(name)->byte_size());
+  }
+  // A scalar has no rows.
+  CHECK(code_of(MxnetRecorder<>().open(bytes_of(file_of(u32(0xf993faca) + u32(1) + u32(1) + u64(0) + u32(0) + u32(1) +
+                                                        u32(0) + u32(0) + u32(6) + u32(1) + u64(1))))) != Errc::none);
   CHECK(code_of(saved(MxnetRecorder<>(), opened)) == Errc::not_representable);
   for (const std::string& array : {v2 + u32(0), u32(0), u32(0xf993fac8) + u32(0), v3 + u32(UINT32_MAX),
                                    v3 + u32(1) + u64(UINT64_MAX), v2 + u32(UINT32_MAX)}) {

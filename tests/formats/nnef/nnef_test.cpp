@@ -197,7 +197,11 @@ TEST_CASE("nnef: paths and labels") {
 TEST_CASE("nnef: models of nothing") {
   const auto bundle = good(folder_of(NnefRecorder<>(), named({})));
   CHECK(names_of(*bundle) == Names{"graph.nnef"});  // an empty folder is no model
-  CHECK(good(NnefRecorder<>().open(stele::bundle_source(bundle))).leaf_count() == 0);
+  // The package refuses a result that is an input.
+  CHECK(text_in(*bundle, "graph.nnef").find("-> (all) {") != std::string::npos);
+  const Snapshot nothing = good(NnefRecorder<>().open(stele::bundle_source(bundle)));
+  CHECK(nothing.leaf_count() == 0);
+  CHECK(good(NnefRecorder<>().save(nothing, TempDir() / "again")).empty());  // no graph is lost
   CHECK(bad(NnefRecorder<>().open(stele::bundle_source(stele::memory_bundle()))).code() == Errc::missing);
   const auto bytes = good(saved(in(NnefContainer::tgz), named({})));
   CHECK(good(in(NnefContainer::tgz).open(bytes)).leaf_count() == 0);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -122,6 +123,36 @@ TEST_CASE("paddle: golden files without a program") {
     CHECK(file_of(plain, snapshot) == read_text(path));
   }
   CHECK(code_of(counting.open(paddle_golden("selected_rows.bin"))) == Errc::malformed);  // another kind of record
+}
+
+TEST_CASE("paddle: records with levels of detail are recognized, and not taken for Darknet's version 0.1") {
+  const auto format_of = [](std::string content) {
+    const auto format = stele::format_of_content(*own(std::move(content)));
+    return format ? std::string((*format)->name()) : std::string();
+  };
+  for (const char* name : {"lod.pdiparams", "single_lod.pdtensor"}) {
+    CHECK(format_of(read_text(paddle_golden(name))) == "paddle");
+  }
+  const auto levels = [](const std::vector<std::vector<std::uint64_t>>& lod) {
+    const std::uint64_t rows = lod.back().back();
+    return paddle_record(5, {static_cast<std::int64_t>(rows)}, std::string(4 * rows, 'x'), lod);
+  };
+  std::vector<std::uint64_t> many(200);  // beyond the bytes that a format looks at
+  std::iota(many.begin(), many.end(), 0);
+  CHECK(format_of(levels({{0, 3}})) == "paddle");
+  CHECK(format_of(levels({{0, 1, 2}, {0, 1, 3}})) == "paddle");
+  CHECK(format_of(levels({{0, 0}})) == "paddle");
+  CHECK(format_of(levels({many})) == "paddle");
+  // Version 0.1 of Darknet: the number of images, and biases of 0.
+  const auto darknet = [](std::uint32_t images, std::vector<float> weights) {
+    const std::uint32_t header[] = {0, 1, 0, images};
+    return std::string(reinterpret_cast<const char*>(header), sizeof header) +
+           std::string(reinterpret_cast<const char*>(weights.data()), 4 * weights.size());
+  };
+  CHECK(format_of(darknet(24, {0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0})) == "darknet");
+  CHECK(format_of(darknet(24, {1, 2, 3, 4, 5, 6, 7, 8, 9})) == "darknet");
+  CHECK(format_of(darknet(16, std::vector<float>(2000))) == "darknet");
+  CHECK(format_of(darknet(32000, std::vector<float>(20000))) == "darknet");
 }
 
 TEST_CASE("paddle: golden folders") {
