@@ -314,4 +314,17 @@ TEST_CASE("tensor bundle: paths with and without extension, and content") {
   }
 }
 
+TEST_CASE("tensor bundle: a header that ends with the head, or after it") {
+  const TensorBundleFormat format;
+  std::string header = "\x1a\x02\x08\x01";  // its version, and numbers
+  while (header.size() < 56) header += "\x08\x01";
+  for (const std::size_t size : {54, 56}) {
+    CAPTURE(size);
+    std::string head = std::string(6, '\1') + "\0\0"s + static_cast<char>(size) + header;
+    CHECK(format.recognises(bytes_of(head), 1000) == true);
+    head.resize(63);
+    CHECK(format.recognises(bytes_of(head), 1000) == (size == 54));
+  }
+}
+
 }  // namespace tensor_bundle_hostile_test
