@@ -34,6 +34,7 @@ TESTS = {
     "src/passes/composites/": ["core/composites", "core/undecoded", "core/quantized"],
     "src/passes/delta/": ["core/delta", "core/updates", "checkpoints/step_deltas"],
     "deltas/": ["core/updates", "core/delta"],
+    "encodings/gzip/": ["formats/burn/burn_gzip", "formats/json/json_compressed", "encodings/zip_", "core/model_zip"],
     "remote/": ["remote/"],
     "recorders/any/": ["core/front_door", "core/recorders", "core/saved_opens", "core/in_place", "core/recover"],
 }

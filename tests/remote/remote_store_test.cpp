@@ -279,6 +279,17 @@ TEST_CASE("remote: modules are saved to a store, and loaded from it, in every fo
     CHECK(loaded->weight.data()[9999] == 1.5F);
     CHECK(loaded->bias.data()[99] == -2);
   }
+  // A store cannot replace a folder in one step.
+  const SaveOptions zarr{.format = find_format("zarr")};
+  REQUIRE(save(model, "s3://bucket/folder.zarr", zarr));
+  const auto loaded = load<Model>("s3://bucket/folder.zarr");
+  REQUIRE_MESSAGE(loaded, loaded.error().to_string());
+  CHECK(loaded->bias.data()[99] == -2);
+  const auto again = save(model, "s3://bucket/folder.zarr", zarr);
+  REQUIRE_FALSE(again);
+  CHECK(again.error().code() == Errc::exists);
+  CHECK(again.error().file() == "s3://bucket/folder.zarr/");
+  CHECK(contains(again.error().hint(), "another folder"));
   remote::set_defaults({});
 }
 

@@ -77,8 +77,9 @@ std::string immediate(const std::string& value) { return bytes(3, bytes(1, value
 std::string in_blob(std::uint64_t offset, const std::string& path = "@model_path/weights/weight.bin") {
   return bytes(5, bytes(1, path) + number(2, offset));
 }
-std::string constant(const std::string& name, const std::string& value) {
-  return bytes(3, bytes(1, "const") + bytes(3, bytes(1, name)) + bytes(5, bytes(1, "val") + bytes(2, value)));
+std::string constant(const std::string& name, const std::string& value, const std::string& type = "const",
+                     const std::string& key = "val") {
+  return bytes(3, bytes(1, type) + bytes(3, bytes(1, name)) + bytes(5, bytes(1, key) + bytes(2, value)));
 }
 std::string function(const std::string& name, const std::string& operations) {
   return bytes(2, bytes(1, name) + bytes(2, bytes(3, bytes(1, "CoreML8") + bytes(2, operations))));
@@ -164,6 +165,12 @@ TEST_CASE("coreml: neural networks") {
   const Snapshot half = good(stele::open(golden("network16.mlmodel")));
   CHECK(half.find("fc.weights")->dtype() == DType::f16);
   CHECK(half.find("fc.weights")->size() == 64 * 32);
+  // Preprocessing, the second field of a network, is no layer.
+  const auto layer = [](const std::string& name) { return bytes(1, name) + bytes(140, bytes(20, bytes(2, "half"))); };
+  const Snapshot one = good(opened(
+      number(1, 9) + bytes(2, "") + bytes(500, bytes(1, layer("fc")) + bytes(2, layer("no")) + number(1, 7)), ""));
+  REQUIRE(one.leaf_count() == 1);
+  CHECK(one.leaf(0).path() == "fc.weights");
 }
 
 TEST_CASE("coreml: values by hand") {
@@ -181,6 +188,7 @@ TEST_CASE("coreml: values by hand") {
                  constant("short", tensor_type(11, {2}) + in_blob(64)) +
                  constant("three", tensor_type(39, {2}) + in_blob(64)) +
                  constant("other", tensor_type(11, {1}) + in_blob(64, "/etc/passwd")) +
+                 constant("cast", tensor_type(11, {1}) + in_blob(64), "constexpr_cast", "source_val") +
                  constant("unknown", bytes(2, bytes(1, number(1, 11) + bytes(3, bytes(2, "")))) + in_blob(64))),
       weights_of(2)));
   CHECK(floats_of(all, "floats") == std::vector<float>{1, 2});
@@ -196,6 +204,8 @@ TEST_CASE("coreml: values by hand") {
   CHECK(unreadable_reason(*all.find("short")) == "4 bytes for a tensor of 8");
   CHECK(unreadable_reason(*all.find("three")) == "elements of the type u3");
   CHECK(unreadable_reason(*all.find("other")) == "elements in a file with another kind of path");
+  REQUIRE(all.find("cast"));
+  CHECK(all.find("cast")->dtype() == DType::f32);
   CHECK(unreadable_reason(*all.find("unknown")) == "a tensor of unknown shape");
   // Several functions.
   const std::string one = constant("w", tensor_type(11, {1}) + in_blob(64));
@@ -226,6 +236,10 @@ TEST_CASE("coreml: models that are refused") {
   CHECK(code_of(opened(model_with(constant("w", tensor_type(11, {1}) + in_blob(64, "@model_path/none"))), "")) ==
         Errc::not_found);
   CHECK(code_of(opened(number(1, 9), "")) == Errc::malformed);
+  std::string described = number(1, 9) + bytes(2, bytes(1, bytes(1, "x")));
+  CHECK(code_of(stele::open(bytes_of(described))) == Errc::malformed);
+  described.pop_back();
+  CHECK(code_of(stele::open(bytes_of(described))) == Errc::bad_magic);
   CHECK(code_of(opened(number(1, 9) + bytes(200, ""), "")) == Errc::unsupported);
   CHECK(code_of(opened(number(1, 9) + bytes(302, ""), "")) == Errc::unsupported);
   std::string deep;

@@ -433,6 +433,10 @@ TEST_CASE("gguf: malformed files") {
     return gguf::file({architecture()}, {std::move(entry)}, data);
   };
   const auto meta = [&](std::string p) { return gguf::file({architecture(), std::move(p)}, {f32}, zeros32); };
+  const auto number_of = [](const char* what, std::uint32_t value) { return pair("split."s + what, 4, number(value)); };
+  const auto split = [&](std::uint32_t count, std::uint32_t at) {
+    return gguf::file({number_of("count", count), number_of("no", at), number_of("tensors.count", 1)}, {f32}, zeros32);
+  };
   struct Case {
     const char* what;
     std::string bytes;
@@ -510,7 +514,15 @@ TEST_CASE("gguf: malformed files") {
       {"only the magic", "GGUF", Errc::truncated},
       {"no tensors", gguf::file({architecture()}, {}, ""), Errc::none},
       {"no tensors, and bytes", gguf::file({architecture()}, {}, std::string(100, '\0')), Errc::malformed},
-      {"a split without its number", meta(pair("split.count", 2, number(std::uint16_t{2}))), Errc::malformed},
+      {"the smallest pair, alone", gguf::file({pair("k", 7, "\1")}, {}, ""), Errc::none},
+      {"a pair less a byte, alone", gguf::file({pair("k", 7, "")}, {}, ""), Errc::truncated},
+      {"a split without its number", meta(number_of("count", 2)), Errc::malformed},
+      {"a split without its tensors", gguf::file({number_of("count", 2), number_of("no", 0)}, {f32}, zeros32),
+       Errc::malformed},
+      {"a split of no files", split(0, 0), Errc::malformed},
+      {"a split whose number is its count", split(2, 2), Errc::malformed},
+      {"a split of 65536 files", split(65536, 0), Errc::malformed},
+      {"the last of 65535 files, without the others", split(65535, 65534), Errc::unsupported},
   };
   for (const Case& c : cases) {
     CAPTURE(c.what);

@@ -236,6 +236,9 @@ TEST_CASE("openvino: saves that are refused change nothing") {
   CHECK(refused(Part{{Tensor<float, 1>({4})}}) == Errc::shape_mismatch);
   CHECK(refused(Wide{{Tensor<double, 1>({3})}}) == Errc::dtype_mismatch);
   CHECK(refused(Opaque{Tensor<std::uint8_t, 1>({8})}, "types.xml") == Errc::unsupported);
+  const Error kept = bad(into(golden("types.xml")).save(Opaque{Tensor<std::uint8_t, 1>({8})}, dir / "a.xml", quick()));
+  CHECK(kept.path() == "nf4");
+  CHECK(kept.found() == "an unreadable entry: elements of the type nf4");
   write_text(dir / "a.bin", "other");
   CHECK(refused(part) == Errc::exists);
   CHECK(dir.names() == std::vector<std::string>{"a.bin"});
@@ -280,10 +283,17 @@ TEST_CASE("openvino: constants by hand") {
     CAPTURE(shown);
     CHECK(code_of(opened(graph, "abcd")) == Errc::malformed);
   }
-  CHECK(code_of(opened(net("", "7"), "")) == Errc::unsupported);
+  const Error old = bad(opened(net("", "7"), ""));
+  CHECK(old.code() == Errc::unsupported);
+  CHECK(old.expected() == "10 or later");
+  CHECK(old.found() == "7");
+  CHECK(good(opened(net("", "10"), "")).leaf_count() == 0);
   const auto beyond = opened(graphs[0].second, "abcd");
   CHECK(beyond.error().path() == "w");
   CHECK(beyond.error().offset() == 1);
+  const auto few = opened(graphs[4].second, "abcd");
+  CHECK(few.error().expected() == "at least 6");
+  CHECK(few.error().found() == "4");
 }
 
 TEST_CASE("openvino: the content of a graph is recognised") {
@@ -305,7 +315,7 @@ TEST_CASE("openvino: the content of a graph is recognised") {
 
 TEST_CASE("openvino: XML") {
   CHECK(good(outline_of("<a/>")) == "<a>");
-  CHECK(good(outline_of("<?xml version='1.0' encoding='UTF-8'?><!-- < --><a x='1' y=\"'\"> t &lt;&#xe9; <b/>"
+  CHECK(good(outline_of("<?xml version='1.0' encoding='UTF-8'?><!-- < --><a x = '1' y=\"'\"> t &lt;&#xe9; <b/>"
                         "<![CDATA[<c>]]><?p ?></a>\n<!---->")) == "<a<b>>");
   const std::pair<const char*, const char*> malformed[] = {
       {"nothing", ""},

@@ -314,6 +314,7 @@ TEST_CASE("paddle hostile: programs of Paddle 3") {
   CHECK(ops(R"({"#":"p","A":["a"]})") == Errc::unsupported);
   CHECK(ops(R"({"#":"p","A":["a"],"O":{}})") == Errc::unsupported);
   CHECK(ops(R"({"#":"p","A":["a"],"O":{"TT":{"#":"0.t_dtensor","D":[]}}})") == Errc::unsupported);
+  CHECK(ops(R"({"#":"p","A":["a"],"O":{"TT":{"#":"0.t_dtensor","D":[7]}}})") == Errc::unsupported);
   CHECK(ops(pir_parameter("")) == Errc::unsupported);
   CHECK(ops(pir_parameter("a", "0.t_vec")) == Errc::unsupported);
   CHECK(ops(pir_parameter("a", "0.t_f32", "1,1,1,1,1,1,1,1,1,1")) == Errc::limit);

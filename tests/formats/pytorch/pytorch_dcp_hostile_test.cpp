@@ -18,6 +18,7 @@
 namespace stele_test::pytorch_dcp_hostile_test {
 
 using namespace dcp;
+using namespace std::string_literals;
 
 namespace {
 
@@ -54,6 +55,13 @@ TEST_CASE("pytorch dcp: slices of one file are joined") {
   CHECK(outcome([](Metadata&) {}, true) == Errc::none);
   const Snapshot opened = good(recorder.open(source_of(folder_of(two_chunks()))));
   CHECK(good(content(opened.leaf(0))) == chunk_elements() + chunk_elements());
+  // What precedes the slices of a file is not theirs, even if it looks like a file of safetensors.
+  Metadata later = two_chunks();
+  for (Place& place : later.places) place.at += 9;
+  const auto folder = folder_of(later);
+  const std::string chunk = read_text(dcp_golden("tensor.pt"));
+  put_file(*folder, "a.distcp", "\1\0\0\0\0\0\0\0{"s + chunk + chunk);
+  CHECK(good(content(good(recorder.open(source_of(folder))).leaf(0))) == chunk_elements() + chunk_elements());
   // Old versions have their classes elsewhere.
   CHECK(outcome([](Metadata& m) { m.module = "torch.distributed._shard.checkpoint.metadata"; }, true) == Errc::none);
   // A chunk without elements needs no slice.

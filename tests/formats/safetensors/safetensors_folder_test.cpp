@@ -121,6 +121,22 @@ std::string box_file(const std::string& shape, const std::string& offsets, std::
                  std::string(elements * size, '\1'));
 }
 
+/// A folder of any number of files, none of which can be opened.
+class Listed final : public Bundle {
+ public:
+  explicit Listed(std::size_t files) : names_(files) {
+    for (std::size_t i = 0; i < files; ++i) names_[i] = std::to_string(100'000 + i) + ".safetensors";
+  }
+  Result<SourcePtr> open(std::string_view) const override { return Error(Errc::io, "not to be opened"); }
+  Result<std::unique_ptr<Sink>> create(std::string_view) override { return Error(Errc::io, "not to be written"); }
+  Result<bool> contains(std::string_view) const override { return false; }
+  Result<std::vector<std::string>> names() const override { return names_; }
+  void remove(std::string_view) noexcept override {}
+
+ private:
+  std::vector<std::string> names_;
+};
+
 std::shared_ptr<Bundle> folder_of(const std::vector<std::string>& files) {
   auto bundle = memory_bundle();
   for (std::size_t i = 0; i < files.size(); ++i) put_file(*bundle, "f" + std::to_string(i) + ".safetensors", files[i]);
@@ -296,6 +312,14 @@ TEST_CASE("safetensors folder: folders that cannot be joined") {
   const auto both = folder_of({box_file("[2]", "[0]", 2)});
   put_file(*both, "checkpoint", "model_checkpoint_path: \"x\"");
   CHECK(open(bundle_source(both)).error().to_string().find("more than one format") != std::string::npos);
+}
+
+TEST_CASE("safetensors folder: the number of files is bounded") {
+  CHECK(code_of(open_all(std::make_shared<Listed>(100'000))) == Errc::io);
+  const Error error = bad(open_all(std::make_shared<Listed>(100'001)));
+  CHECK(error.code() == Errc::limit);
+  CHECK(error.expected() == "at most 100000");
+  CHECK(error.found() == "100001");
 }
 
 TEST_CASE("safetensors folder: memory is bounded") {

@@ -130,6 +130,9 @@ TEST_CASE("manifest: names") {
     return replaced(short_one, "\x74\0\1N"s, "\x74\0"s + static_cast<char>(name.size()) + name);
   };
   CHECK(code(with_name("\xc0\x80")) == Errc::none);
+  // The first and the last pair of surrogates.
+  CHECK(parsed(with_name("\xed\xa0\x80\xed\xb0\x80"))[0].name == "\xf0\x90\x80\x80");
+  CHECK(parsed(with_name("\xed\xaf\xbf\xed\xbf\xbf"))[0].name == "\xf4\x8f\xbf\xbf");
   for (const std::string& bad :
        {std::string(1, '\0'), "\x80"s, "\xc0"s, "\xc1\x81"s, "\xc3x"s, "\xe0\x80\x80"s, "\xe0\x9f\xbf"s, "\xe2\x82"s,
         "\xe2\x82y"s, "\xf0\x9f\x98\x80"s, "\xff"s, "\xed\xa0\xbd"s, "\xed\xb8\x80"s, "\xed\xa0\xbd\xed\xa0\xbd"s,

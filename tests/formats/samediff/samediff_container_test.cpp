@@ -289,4 +289,58 @@ TEST_CASE("samediff: damaged files are refused or read, and nothing else") {
   }
 }
 
+// A FlatBuffer has no magic number: its root table, and the vtable of it, must have the place and the size of a
+// graph's.
+TEST_CASE("samediff: which heads are a FlatBuffer") {
+  struct Row {
+    const char* what;
+    bool known;
+    std::uint32_t root = 44, back = 40;
+    unsigned length = 8, table = 8, field = 4;
+    std::size_t size = 64;
+    std::string_view identifier = "";
+  };
+  const Row rows[] = {
+      {"a graph", true},
+      {"a vtable of 36 bytes", true, 44, 40, 36},
+      {"a vtable of 38 bytes", false, 44, 40, 38},
+      {"a vtable of 9 bytes", false, 44, 40, 9},
+      {"a vtable of 6 bytes", false, 44, 40, 6},
+      {"a vtable up to its table", true, 44, 8, 8},
+      {"a vtable beyond its table", false, 44, 8, 10},
+      {"a vtable at 4", true, 60, 56},
+      {"a vtable before 4", false, 60, 57},
+      {"a vtable after its table", false, 44, ~std::uint32_t{3}},
+      {"a table of 3 bytes", false, 44, 40, 8, 3},
+      {"a table of 4 bytes", true, 44, 40, 8, 4},
+      {"a table of 128 bytes", true, 44, 40, 8, 128},
+      {"a table of 129 bytes", false, 44, 40, 8, 129},
+      {"a field of 2 bytes", false, 44, 40, 8, 8, 2},
+      {"a table at 46", false, 46},
+      {"a table at the last 4 bytes", true, 60},
+      {"a table at the end", false, 64},
+      {"66 bytes", false, 44, 40, 8, 8, 4, 66},
+      {"24 bytes", true, 12, 8, 8, 8, 4, 24},
+      {"20 bytes", false, 12, 8, 8, 8, 4, 20},
+      {"an identifier", false, 60, 40, 8, 8, 4, 64, "TFL3"},
+      {"no identifier", true, 60, 40, 8, 8, 4, 64, "TF 3"},
+  };
+  const SameDiffFormat format({.container = SameDiffContainer::fb});
+  for (const Row& row : rows) {
+    CAPTURE(row.what);
+    std::string head(row.size, '\0');
+    const auto put = [&](std::size_t at, std::uint64_t number, std::size_t width) {
+      for (std::size_t i = 0; i < width && at + i < head.size(); ++i) head[at + i] = static_cast<char>(number >> 8 * i);
+    };
+    head.replace(4, row.identifier.size(), row.identifier);
+    put(0, row.root, 4);
+    put(row.root, row.back, 4);
+    const std::size_t vtable = std::size_t{row.root} - row.back;
+    put(vtable, row.length, 2);
+    put(vtable + 2, row.table, 2);
+    put(vtable + 4, row.field, 2);
+    CHECK(format.recognises(bytes_of(head), head.size()) == row.known);
+  }
+}
+
 }  // namespace samediff_container_test

@@ -282,6 +282,8 @@ TEST_CASE("tensor bundle hostile: lists of checkpoints") {
   CHECK(refused("model_checkpoint_path: \"x") == Errc::malformed);
   CHECK(refused("model_checkpoint_path: \"x\\") == Errc::malformed);
   CHECK(refused("model_checkpoint_path: x") == Errc::malformed);
+  CHECK(refused("model_checkpoint_path: axa") == Errc::malformed);
+  CHECK(refused("model_checkpoint_path:\n\n  model_checkpoint_path: \"x\"\n") == Errc::none);
   // Folders without a list.
   CHECK(recorder.open(bundle_source(two().bundle())));
   const auto several = two().bundle();
@@ -311,6 +313,19 @@ TEST_CASE("tensor bundle: paths with and without extension, and content") {
     write_text(dir / "old.index", old.index());
     write_text(dir / "old.data-00000-of-00001", old.shards[0]);
     CHECK(good(content(good(stele::open(dir / "old.index")).leaf(1))) == std::string(16, '2'));
+  }
+}
+
+TEST_CASE("tensor bundle: a header that ends with the head, or after it") {
+  const TensorBundleFormat format;
+  std::string header = "\x1a\x02\x08\x01";  // its version, and numbers
+  while (header.size() < 56) header += "\x08\x01";
+  for (const std::size_t size : {std::size_t{54}, std::size_t{56}}) {
+    CAPTURE(size);
+    std::string head = std::string(6, '\1') + "\0\0"s + static_cast<char>(size) + header;
+    CHECK(format.recognises(bytes_of(head), 1000) == true);
+    head.resize(63);
+    CHECK(format.recognises(bytes_of(head), 1000) == (size == 54));
   }
 }
 
