@@ -7,6 +7,9 @@
 #include <array>
 #include <limits>
 #include <utility>
+#if STELE_MMAP
+#include <sys/mman.h>
+#endif
 
 namespace stele::inline v0::detail::os {
 
