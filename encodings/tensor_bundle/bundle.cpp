@@ -32,12 +32,12 @@ constexpr std::array<TfType, 33> types = {{
     {8, "DT_COMPLEX64", DType::c64},
     {9, "DT_INT64", DType::i64},
     {10, "DT_BOOL", DType::boolean},
-    {11, "DT_QINT8", DType::opaque},
-    {12, "DT_QUINT8", DType::opaque},
-    {13, "DT_QINT32", DType::opaque},
+    {11, "DT_QINT8", DType::opaque, 1},
+    {12, "DT_QUINT8", DType::opaque, 1},
+    {13, "DT_QINT32", DType::opaque, 4},
     {14, "DT_BFLOAT16", DType::bf16},
-    {15, "DT_QINT16", DType::opaque},
-    {16, "DT_QUINT16", DType::opaque},
+    {15, "DT_QINT16", DType::opaque, 2},
+    {16, "DT_QUINT16", DType::opaque, 2},
     {17, "DT_UINT16", DType::u16},
     {18, "DT_COMPLEX128", DType::c128},
     {19, "DT_HALF", DType::f16},
@@ -48,13 +48,13 @@ constexpr std::array<TfType, 33> types = {{
     {24, "DT_FLOAT8_E5M2", DType::f8_e5m2},
     {25, "DT_FLOAT8_E4M3FN", DType::f8_e4m3fn},
     {26, "DT_FLOAT8_E4M3FNUZ", DType::f8_e4m3fnuz},
-    {27, "DT_FLOAT8_E4M3B11FNUZ", DType::opaque},
+    {27, "DT_FLOAT8_E4M3B11FNUZ", DType::opaque, 1},
     {28, "DT_FLOAT8_E5M2FNUZ", DType::f8_e5m2fnuz},
-    {29, "DT_INT4", DType::i8, 4, true},
-    {30, "DT_UINT4", DType::u8, 4},
-    {31, "DT_INT2", DType::i8, 2, true},
-    {32, "DT_UINT2", DType::u8, 2},
-    {33, "DT_FLOAT4_E2M1FN", DType::opaque},
+    {29, "DT_INT4", DType::i8, 0, 4, true},
+    {30, "DT_UINT4", DType::u8, 0, 4},
+    {31, "DT_INT2", DType::i8, 0, 2, true},
+    {32, "DT_UINT2", DType::u8, 0, 2},
+    {33, "DT_FLOAT4_E2M1FN", DType::opaque, 1},
 }};
 
 /// The file version that stele reads: BundleHeaderProto.version.min_consumer may be at most this number.
@@ -252,7 +252,7 @@ class BundleReader {
   /// Checks that the number of bytes matches dtype and shape.
   static Status check_size(const Entry& entry) {
     const auto elements = entry.shape.element_count();
-    const unsigned width = element_size(entry.type->dtype);
+    const unsigned width = entry.type->width();
     const auto bytes = elements ? checked_mul(*elements, width) : std::nullopt;
     if (!bytes || *bytes >> 63 != 0) {
       return bad(Errc::malformed, "the entry's shape exceeds 2^63 bytes").found(to_string(entry.shape.span()));
@@ -317,7 +317,7 @@ class BundleReader {
     std::uint64_t slices_used = 0, slices = 0;
     for (Entry& entry : kept_->entries) {
       slices += entry.is_slice() ? 1 : 0;
-      const std::uint64_t width = element_size(entry.type->dtype);
+      const std::uint64_t width = entry.type->width();
       entry.bytes = width != 0 ? *entry.shape.element_count() * width : entry.size;
       if (entry.is_slice()) continue;
       if (entry.has_strings()) {
@@ -332,8 +332,8 @@ class BundleReader {
   }
 
   Result<Provider> joined(Entry& entry) {
-    if (element_size(entry.type->dtype) == 0 || entry.type->narrow_bits != 0) {
-      return bad(Errc::unsupported, "stele cannot join a partitioned variable of this dtype", entry)
+    if (entry.type->width() == 0) {
+      return bad(Errc::unsupported, "stele cannot join slices of elements of different sizes", entry)
           .found(std::string(entry.type->name));
     }
     std::vector<Provider> parts;
@@ -351,7 +351,7 @@ class BundleReader {
       return std::move(covered).error().path(entry.key);
     }
     STELE_TRY(spend(JoinedBoxes::memory(parts.size(), entry.shape.rank())));
-    const std::size_t element = element_size(entry.type->dtype);
+    const std::size_t element = entry.type->width();
     return kept_->joined.emplace_back(entry.shape.span(), element, entry.slices, parts).provider();
   }
 

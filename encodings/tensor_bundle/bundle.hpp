@@ -31,8 +31,12 @@ struct TfType {
   std::uint32_t code = 0;
   std::string_view name;       // "DT_FLOAT"
   DType dtype = DType::none;   // dtype of leaves; DType::opaque: stele has no such elements; none: not stored in shards
+  unsigned opaque_bytes = 0;   // size of an opaque element; 0: elements have different sizes
   unsigned narrow_bits = 0;    // if each byte stores one element in its low bits: the number of these bits; else 0
   bool narrow_signed = false;  // narrow elements are signed
+
+  /// Returns the size of an element; 0 if elements have different sizes.
+  unsigned width() const noexcept { return dtype == DType::opaque ? opaque_bytes : element_size(dtype); }
 };
 /// Returns nullptr for an unknown code.
 const TfType* type_of(std::uint64_t code) noexcept;

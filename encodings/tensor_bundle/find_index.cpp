@@ -63,8 +63,15 @@ Result<SourcePtr> open_latest(const Source& state) {
   }
   STELE_TRY_ASSIGN(auto beneath, bundle->beneath());
   if (beneath != nullptr) bundle = std::move(beneath);
-  // A moved folder still contains the checkpoint under the last segment of the absolute path.
-  if (prefix->starts_with('/')) prefix = std::string(file_name(*prefix));
+  // A moved folder still contains the checkpoint, under the last segments of the absolute path.
+  while (prefix->starts_with('/')) {
+    prefix->erase(0, 1);
+    const std::size_t slash = prefix->find('/');
+    if (slash == prefix->npos) break;
+    const auto below = bundle->contains(*prefix + std::string(extension));
+    if (!below && below.error().code() != Errc::invalid_argument) return below.error();
+    if (!below || !*below) prefix->erase(0, slash);
+  }
   auto index = bundle->open(*prefix + std::string(extension));
   if (!index && index.error().code() == Errc::invalid_argument) {
     return Error(Errc::malformed, "the path of the latest checkpoint is not below the folder of the list")

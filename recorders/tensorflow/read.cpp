@@ -126,7 +126,20 @@ bool TensorBundleFormat::recognises_folder(const stele::Bundle& folder) const {
     return found && *found;
   };
   if (contains("variables/variables.index")) return true;
-  if (!contains("checkpoint")) return false;
+  if (!contains("checkpoint")) {
+    const auto names = folder.names();
+    if (!names) return false;
+    const auto is_index = [](const std::string& name) {
+      return name.ends_with(".index") && name.find('/') == name.npos;
+    };
+    const auto index = std::find_if(names->begin(), names->end(), is_index);
+    if (index == names->end()) return false;
+    const auto table = folder.open(*index);
+    std::byte head[128]{};
+    const std::size_t size =
+        table ? static_cast<std::size_t>(std::min<std::uint64_t>((*table)->size(), sizeof head)) : 0;
+    return size != 0 && (*table)->read_at(0, {head, size}) && recognises({head, size}, (*table)->size());
+  }
   const auto state = folder.open("checkpoint");
   std::byte head[64]{};
   const std::size_t size = state ? static_cast<std::size_t>(std::min<std::uint64_t>((*state)->size(), sizeof head)) : 0;

@@ -146,6 +146,15 @@ class Reader {
   struct Data {
     std::uint64_t at = 0, size = 0;
   };
+  /// A tensor with data.
+  struct Constant {
+    std::uint64_t number = 0;  // in its subgraph
+    fb::Table tensor;
+    std::uint32_t buffer = 0;
+    Data data;
+    bool external = false;  // the data are in another file
+    std::string name{};     // which no other constant has
+  };
   /// The first tensor with the data of a buffer.
   struct First {
     std::uint32_t node = 0;
@@ -188,14 +197,21 @@ class Reader {
       if (prefix_.empty()) prefix_ = "subgraph." + std::to_string(number);
       prefix_ += '/';
     }
+    constants_.clear();
     for (std::uint64_t i = 0; i < tensors.size; ++i) {
-      const fb::Table tensor = in_.table(tensors, i);
-      const auto number_of_buffer = in_.number<std::uint32_t>(tensor, 2);
-      const Data data = number_of_buffer != 0 ? data_of(number_of_buffer) : Data();
+      Constant constant;
+      constant.number = i;
+      constant.tensor = in_.table(tensors, i);
+      constant.buffer = in_.number<std::uint32_t>(constant.tensor, 2);
+      constant.external = in_.number<std::uint32_t>(constant.tensor, 10) != 0;
+      if (constant.buffer != 0) constant.data = data_of(constant.buffer);
       STELE_TRY(in_.status());
-      if (data.size == 0) continue;  // an input or an activation
-      STELE_TRY(constant(tensors, tensor, i, number_of_buffer, data));
+      if (constant.data.size == 0 && !constant.external) continue;  // an input or an activation
+      STELE_TRY(take(2 * sizeof(Constant)));
+      STELE_TRY_ASSIGN(constant.name, name_of(constant.tensor, i));
+      constants_.push_back(std::move(constant));
     }
+    for (const Constant& constant : constants_) STELE_TRY(add(constant));
     return in_.status();
   }
 
@@ -217,9 +233,8 @@ class Reader {
     return name;
   }
 
-  Status constant(const fb::Vector& tensors, const fb::Table& tensor, std::uint64_t i, std::uint32_t buffer,
-                  const Data& data) {
-    STELE_TRY_ASSIGN(const std::string name, name_of(tensor, i));
+  Status add(const Constant& constant) {
+    const auto& [number, tensor, buffer, data, external, name] = constant;
     const fb::Vector extents = in_.vector(tensor, 0, 4);
     STELE_TRY(take(3 * sizeof(Extent) * extents.size));
     std::vector<Extent> shape;
@@ -243,6 +258,7 @@ class Reader {
     TensorEntry entry{.name = name, .dtype = type.dtype, .shape = shape};
     std::string reason(type.dtype != DType::none ? "" : known ? type.name : "");
     if (!known) reason = "a tensor of type " + std::to_string(code);
+    if (external) reason = "its data are in another file";
     if (reason.empty() && sparse) reason = "a sparse tensor";
     if (reason.empty() && (!bytes || shape.size() > 0xffff)) reason = "a tensor with an invalid shape";
     if (reason.empty() && stored != data.size) {
@@ -255,7 +271,7 @@ class Reader {
       stored_ += data.size;
       return add_entry(builder_, entry, memory_);
     }
-    STELE_TRY_ASSIGN(Value quantization, quantization_of(tensors, tensor, type));
+    STELE_TRY_ASSIGN(Value quantization, quantization_of(tensor, type));
     if (const auto first = first_.find(buffer); first != first_.end()) {
       const LeafView leaf(builder_.data(), builder_.nodes()[first->second.node].index);
       if (leaf.dtype() == type.dtype && leaf.byte_size() == entry.bytes && std::ranges::equal(leaf.shape(), shape) &&
@@ -284,7 +300,7 @@ class Reader {
   }
 
   /// Returns the annotation of a quantized tensor; null for other tensors.
-  Result<Value> quantization_of(const fb::Vector& tensors, const fb::Table& tensor, const Type& type) {
+  Result<Value> quantization_of(const fb::Table& tensor, const Type& type) {
     const DTypeClass kind = dtype_class(type.dtype);
     const fb::Table from = in_.table(tensor, 4);
     if (!from || (kind != DTypeClass::signed_int && kind != DTypeClass::unsigned_int)) return Value();
@@ -297,10 +313,12 @@ class Reader {
       if (details != 2) return Value(std::move(note));
       const fb::Table blocks = in_.table(from, 5);
       const auto named = [&](const char* key, std::int32_t index) -> Status {
-        if (index < 0 || static_cast<std::uint64_t>(index) >= tensors.size) return {};
-        std::string name = in_.text(in_.table(tensors, static_cast<std::uint64_t>(index)), 3);
-        STELE_TRY(take(3 * name.size()));
-        note.emplace_back(key, Value(prefix_ + name));
+        const auto found =
+            std::ranges::lower_bound(constants_, static_cast<std::int64_t>(index), {},
+                                     [](const Constant& c) { return static_cast<std::int64_t>(c.number); });
+        if (found == constants_.end() || static_cast<std::int64_t>(found->number) != index) return {};
+        STELE_TRY(take(3 * found->name.size()));
+        note.emplace_back(key, Value(found->name));
         return {};
       };
       STELE_TRY(named("scales", in_.number<std::int32_t>(blocks, 0)));
@@ -371,6 +389,7 @@ class Reader {
   bool has_operators_ = false;
   fb::Vector buffers_;
   std::string prefix_;                                       // prefix of the current subgraph's names
+  std::vector<Constant> constants_;                          // of the current subgraph
   std::unordered_set<std::string> names_;                    // so far
   std::unordered_map<std::string, std::uint64_t> repeated_;  // names with their last number
   std::unordered_map<std::uint32_t, First> first_;           // by buffer
