@@ -88,6 +88,9 @@ class ModelReader {
         STELE_TRY(read_graph(fields));
       } else if (fields.field() == model_field::metadata_props && fields.has_length()) {
         STELE_TRY(read_property(fields));
+      } else if (fields.field() == model_field::domain || fields.field() == model_field::doc_string ||
+                 fields.field() == model_field::model_version) {
+        model_.has_texts |= fields.number() != 0 || (fields.has_length() && fields.size() != 0);
       } else if (fields.field() == model_field::functions && fields.has_length()) {
         STELE_TRY(read_function(fields));
       } else if (fields.field() == model_field::training_info && fields.has_length() && !graph_only_) {
@@ -180,6 +183,9 @@ class ModelReader {
     const bool outer = std::exchange(main_, main);
     STELE_TRY(each_in(in, [&](Fields& graph) -> Status {
       if (!graph.has_length()) return {};
+      if (graph.field() == graph_field::doc_string || graph.field() == graph_field::metadata_props) {
+        model_.has_texts |= graph.size() != 0;
+      }
       if (graph.field() == graph_field::node) STELE_TRY(read_node(graph));
       const bool sparse = graph.field() == graph_field::sparse_initializer;
       if (sparse || graph.field() == graph_field::initializer) {
@@ -501,6 +507,10 @@ class ModelReader {
         case tensor_field::data_location:
           tensor.external = in.number() == external_location;
           break;
+        case tensor_field::doc_string:
+        case tensor_field::metadata_props:
+          model_.has_texts |= in.has_length() && in.size() != 0;
+          [[fallthrough]];
         default:
           if (places_) kept.push_back({in.tag(), in.end()});
       }
@@ -589,10 +599,10 @@ class ModelReader {
     }
     if (tensor.field != typed_field(dtype)) return other_field(tensor, dtype, at);
     // A varint has one to ten bytes.
-    const std::uint64_t count = bytes / Varints::unit_of(dtype);
+    const std::uint64_t count = Varints::count_of(dtype, element_count(tensor.shape).value_or(0));
     if (stored_bytes < count || stored_bytes / 10 > count) return wrong_size();
     STELE_TRY(spend(2 * sizeof(Varints)));
-    return files_->varints.emplace_back(files_->model, files_->mutex, tensor.elements, dtype).provider();
+    return files_->varints.emplace_back(files_->model, files_->mutex, tensor.elements, dtype, count).provider();
   }
 
   static Error other_field(const Parsed& tensor, DType dtype, std::uint64_t at) {

@@ -54,6 +54,7 @@ Result<Opened> open_model(SourcePtr source, const LoadOptions& options, Wanted w
   builder.set_capacity(model.capacity);
   builder.keep(model.files);
   if (model.has_operations) builder.data().left_out.emplace_back(detail::graph_part);
+  if (model.has_texts && !model.has_operations) builder.data().left_out.emplace_back(texts_part);
   return Opened{std::move(model), builder.finish()};
 }
 

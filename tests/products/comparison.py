@@ -343,7 +343,7 @@ class Run:
         """Copy small files that together have as many pairs of values as possible; return {number: name}."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        sizes = [size(path) for path in self.paths]
+        sizes = [sum(map(size, files_of(path))) for path in self.paths]
         left = {i: combinations(self.cases[i]) for i, one in enumerate(self.rows)
                 if sizes[i] <= FILE_BYTES and (one.get("tensors") or "unread" in one or "refused" in one)}
         kept = {}
@@ -352,11 +352,16 @@ class Run:
             new = left.pop(number)
             if not new:
                 break
-            path = self.paths[number]
-            kept[number] = path.name
-            (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / path.name)
+            kept[number] = self.paths[number].name
+            for path in files_of(self.paths[number]):
+                (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / path.name)
             left = {i: pairs - new for i, pairs in left.items()}
         return kept
+
+
+def files_of(path):
+    """Return the file of a case, and the files beside it that have the same name up to the dot."""
+    return [path, *sorted(other for other in path.parent.glob(path.stem + ".*") if other != path)]
 
 
 def size(path):
