@@ -71,6 +71,8 @@ struct Model {
     bool blocks = false;  // a scale for blocks of the axis
   };
   std::vector<Dequantize> dequantize;  // Wanted::tensors only
+  /// The operator that reads a tensor as codes of its own packing, or their scales, by the tensor's name. The same.
+  std::map<std::string, std::string> packed;
 };
 
 enum class Wanted : std::uint8_t {

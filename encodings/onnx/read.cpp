@@ -58,6 +58,19 @@ constexpr std::size_t max_nesting = 100;
 /// TensorProto.DataType.STRING.
 constexpr std::uint64_t string_code = 8;
 
+/// Operators of onnxruntime that read packed weights: the places of the codes and of their scales among the inputs.
+struct PackedWeights {
+  std::string_view op;
+  std::size_t codes, scale;
+};
+constexpr PackedWeights all_packed_weights[] = {
+    {"MatMulNBits", 1, 2}, {"MatMulBnb4", 1, 2}, {"MatMulFpQ4", 1, 1}, {"GatherBlockQuantized", 0, 2}, {"QMoE", 2, 3}};
+const PackedWeights* packed_weights(std::string_view op) {
+  const auto* const found = std::find_if(std::begin(all_packed_weights), std::end(all_packed_weights),
+                                         [&](const PackedWeights& p) { return p.op == op; });
+  return found != std::end(all_packed_weights) ? found : nullptr;
+}
+
 /// Longer names of inputs are not read.
 constexpr std::uint64_t max_name = 1U << 16U;
 
@@ -202,7 +215,7 @@ class ModelReader {
   Status read_node(Fields& in) {
     const std::size_t first = found_.size();
     const bool main = main_ && nodes_;
-    std::array<std::string, 3> inputs;
+    std::array<std::string, 4> inputs;
     std::size_t input_count = 0;
     settings_ = {};
     model_.has_operations = true;
@@ -235,6 +248,13 @@ class ModelReader {
       node.axis = settings_.axis;
       node.blocks = settings_.block_size != 0;
       model_.dequantize.push_back(std::move(node));
+    } else if (const PackedWeights* const packed = main && domain == "com.microsoft" ? packed_weights(op) : nullptr) {
+      memory_.admit(in.end() - in.tag(), index_rate::index);
+      for (const std::size_t input : {packed->codes, packed->scale}) {
+        if (input >= input_count || inputs[input].empty()) continue;
+        STELE_TRY(spend(3 * sizeof(std::pair<std::string, std::string>) + inputs[input].size() + op.size()));
+        model_.packed.emplace(inputs[input], op);
+      }
     }
     if (graph_only_ || found_.size() == first) return {};
     memory_.admit(output.size() + name.size() + op.size(), index_rate::index);

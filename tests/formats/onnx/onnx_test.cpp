@@ -1,5 +1,6 @@
 // ONNX: files of the onnx package, saves into a model, and every rule broken once.
 #include <stele/bundle.hpp>
+#include <stele/composite.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/onnx.hpp>
 #include <stele/stele.hpp>
@@ -350,6 +351,37 @@ TEST_CASE("onnx: elements of 6 bits in a varint each are packed, four in three b
       good(file.leaf(0).read(at, rest, context));
       CHECK(std::memcmp(rest.data(), packed.data() + at, rest.size()) == 0);
     }
+  }
+}
+
+TEST_CASE("onnx: codes that onnxruntime's operators unpack are not taken for weights") {
+  const auto named = [](const std::string& name, unsigned dtype, const std::string& elements) {
+    return bytes(5, number(1, 2) + number(2, dtype) + bytes(8, name) + bytes(9, elements));
+  };
+  const auto node = [](const std::string& domain, const std::string& op, std::initializer_list<const char*> inputs) {
+    std::string fields;
+    for (const char* const input : inputs) fields += bytes(1, input);
+    return bytes(1, fields + bytes(2, "y") + bytes(4, op) + bytes(7, domain));
+  };
+  const std::string tensors = named("w_Q4", 2, "ab") + named("w_scales", 1, std::string(8, '\0')) + named("c", 2, "cd");
+  struct Case {
+    std::string node;
+    bool packed;
+  };
+  for (const Case& c : {Case{node("com.microsoft", "MatMulNBits", {"x", "w_Q4", "w_scales"}), true},
+                        Case{node("com.microsoft", "MatMulBnb4", {"x", "w_Q4", "w_scales"}), true},
+                        Case{node("com.microsoft", "GatherBlockQuantized", {"w_Q4", "i", "w_scales"}), true},
+                        Case{node("com.microsoft", "MatMulNBits", {"x"}), false},
+                        Case{node("own", "MatMulNBits", {"x", "w_Q4", "w_scales"}), false},
+                        Case{node("", "Add", {"x", "w_Q4", "w_scales"}), false}}) {
+    const Snapshot file = good(opened(model_of(c.node + tensors)));
+    CHECK(file.leaf_count() == 3);
+    CHECK(file.notes().size() == (c.packed ? 1 : 0));
+    const TempDir dir;
+    const auto saved = stele::save(file, dir / "a.onnx");
+    CHECK(saved.has_value() == !c.packed);
+    if (c.packed) CHECK(saved.error().code() == Errc::unsupported);
+    CHECK(stele::save(stele::raw_codes(file), dir / "b.onnx").has_value());
   }
 }
 
