@@ -29,6 +29,9 @@ struct Message {
   std::uint32_t outer = no_index;  // the enclosing message; no_index: the model
 };
 
+/// Parts of a model without operations that a save of its tensors leaves out.
+inline constexpr std::string_view texts_part = "descriptions and properties of the model, its graph or its tensors";
+
 /// The location of a tensor in the file.
 struct Place {
   enum class Form : std::uint8_t {
@@ -49,6 +52,7 @@ struct Place {
 struct Model {
   Range graph;  // the graph's field, from the tag on
   bool has_operations = false;
+  bool has_texts = false;  // descriptions and properties of the model, its graph or tensors, other than `metadata`
   std::map<std::string, std::string> metadata;
   std::uint64_t capacity = 0;         // maximum number of tensor bytes that its files can contain
   std::shared_ptr<const void> files;  // owns the data that the tensors' providers point to
@@ -67,6 +71,8 @@ struct Model {
     bool blocks = false;  // a scale for blocks of the axis
   };
   std::vector<Dequantize> dequantize;  // Wanted::tensors only
+  /// The operator that reads a tensor as codes of its own packing, or their scales, by the tensor's name. The same.
+  std::map<std::string, std::string> packed;
 };
 
 enum class Wanted : std::uint8_t {

@@ -58,6 +58,19 @@ constexpr std::size_t max_nesting = 100;
 /// TensorProto.DataType.STRING.
 constexpr std::uint64_t string_code = 8;
 
+/// Operators of onnxruntime that read packed weights: the places of the codes and of their scales among the inputs.
+struct PackedWeights {
+  std::string_view op;
+  std::size_t codes, scale;
+};
+constexpr PackedWeights all_packed_weights[] = {
+    {"MatMulNBits", 1, 2}, {"MatMulBnb4", 1, 2}, {"MatMulFpQ4", 1, 1}, {"GatherBlockQuantized", 0, 2}, {"QMoE", 2, 3}};
+const PackedWeights* packed_weights(std::string_view op) {
+  const auto* const found = std::find_if(std::begin(all_packed_weights), std::end(all_packed_weights),
+                                         [&](const PackedWeights& p) { return p.op == op; });
+  return found != std::end(all_packed_weights) ? found : nullptr;
+}
+
 /// Longer names of inputs are not read.
 constexpr std::uint64_t max_name = 1U << 16U;
 
@@ -88,6 +101,9 @@ class ModelReader {
         STELE_TRY(read_graph(fields));
       } else if (fields.field() == model_field::metadata_props && fields.has_length()) {
         STELE_TRY(read_property(fields));
+      } else if (fields.field() == model_field::domain || fields.field() == model_field::doc_string ||
+                 fields.field() == model_field::model_version) {
+        model_.has_texts |= fields.number() != 0 || (fields.has_length() && fields.size() != 0);
       } else if (fields.field() == model_field::functions && fields.has_length()) {
         STELE_TRY(read_function(fields));
       } else if (fields.field() == model_field::training_info && fields.has_length() && !graph_only_) {
@@ -180,6 +196,9 @@ class ModelReader {
     const bool outer = std::exchange(main_, main);
     STELE_TRY(each_in(in, [&](Fields& graph) -> Status {
       if (!graph.has_length()) return {};
+      if (graph.field() == graph_field::doc_string || graph.field() == graph_field::metadata_props) {
+        model_.has_texts |= graph.size() != 0;
+      }
       if (graph.field() == graph_field::node) STELE_TRY(read_node(graph));
       const bool sparse = graph.field() == graph_field::sparse_initializer;
       if (sparse || graph.field() == graph_field::initializer) {
@@ -196,7 +215,7 @@ class ModelReader {
   Status read_node(Fields& in) {
     const std::size_t first = found_.size();
     const bool main = main_ && nodes_;
-    std::array<std::string, 3> inputs;
+    std::array<std::string, 4> inputs;
     std::size_t input_count = 0;
     settings_ = {};
     model_.has_operations = true;
@@ -229,6 +248,13 @@ class ModelReader {
       node.axis = settings_.axis;
       node.blocks = settings_.block_size != 0;
       model_.dequantize.push_back(std::move(node));
+    } else if (const PackedWeights* const packed = main && domain == "com.microsoft" ? packed_weights(op) : nullptr) {
+      memory_.admit(in.end() - in.tag(), index_rate::index);
+      for (const std::size_t input : {packed->codes, packed->scale}) {
+        if (input >= input_count || inputs[input].empty()) continue;
+        STELE_TRY(spend(3 * sizeof(std::pair<std::string, std::string>) + inputs[input].size() + op.size()));
+        model_.packed.emplace(inputs[input], op);
+      }
     }
     if (graph_only_ || found_.size() == first) return {};
     memory_.admit(output.size() + name.size() + op.size(), index_rate::index);
@@ -501,6 +527,10 @@ class ModelReader {
         case tensor_field::data_location:
           tensor.external = in.number() == external_location;
           break;
+        case tensor_field::doc_string:
+        case tensor_field::metadata_props:
+          model_.has_texts |= in.has_length() && in.size() != 0;
+          [[fallthrough]];
         default:
           if (places_) kept.push_back({in.tag(), in.end()});
       }
@@ -589,10 +619,10 @@ class ModelReader {
     }
     if (tensor.field != typed_field(dtype)) return other_field(tensor, dtype, at);
     // A varint has one to ten bytes.
-    const std::uint64_t count = bytes / Varints::unit_of(dtype);
+    const std::uint64_t count = Varints::count_of(dtype, element_count(tensor.shape).value_or(0));
     if (stored_bytes < count || stored_bytes / 10 > count) return wrong_size();
     STELE_TRY(spend(2 * sizeof(Varints)));
-    return files_->varints.emplace_back(files_->model, files_->mutex, tensor.elements, dtype).provider();
+    return files_->varints.emplace_back(files_->model, files_->mutex, tensor.elements, dtype, count).provider();
   }
 
   static Error other_field(const Parsed& tensor, DType dtype, std::uint64_t at) {

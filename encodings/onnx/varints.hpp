@@ -13,37 +13,40 @@
 
 namespace stele::inline v0::detail::onnx {
 
-/// Decodes varints. Each varint is one element; for 4-bit dtypes it is a byte with two elements.
+/// Decodes varints. Each varint is one element; for 4-bit dtypes it is a byte with two elements. Elements of 6 bits are
+/// packed, four in three bytes.
 class Varints {
  public:
   /// `model` and `mutex` must outlive it. The mutex guards the positions at which reads ended.
-  Varints(const SourcePtr& model, Mutex& mutex, Range range, DType dtype)
-      : model_(&model), mutex_(&mutex), range_(range), dtype_(dtype) {}
+  /// `count` is count_of() the tensor's elements.
+  Varints(const SourcePtr& model, Mutex& mutex, Range range, DType dtype, std::uint64_t count)
+      : model_(&model), mutex_(&mutex), range_(range), dtype_(dtype), count_(count) {}
 
-  /// Returns the size of an element in memory.
-  static std::size_t unit_of(DType dtype) noexcept;
+  /// Returns the number of varints of a tensor.
+  static std::uint64_t count_of(DType dtype, std::uint64_t elements) noexcept;
   /// Returns the provider of a leaf. Errors: malformed (a wrong number of elements, elements that do not fit the
   /// dtype).
   Provider provider() const noexcept;
 
  private:
   struct Ops;
-  /// An element's index and the offset of its varint.
+  /// The index of a unit (whole bytes of elements), and the offset of its first varint.
   struct Place {
-    std::uint64_t element, at;
+    std::uint64_t unit, at;
   };
 
   bool fits(std::uint64_t value) const noexcept;
   Error bad(const char* message, std::uint64_t at) const;
   template <class Take>
   Result<Place> each(Place place, Take take) const;
-  Place near(std::uint64_t element) const;
+  Place near(std::uint64_t unit) const;
   void remember(Place place) const;
 
   const SourcePtr* model_;
   Mutex* mutex_;
   Range range_;
   DType dtype_;
+  std::uint64_t count_;
   mutable Place last_{0, 0};  // end of the last read, so that reads in order decode each element once
 };
 

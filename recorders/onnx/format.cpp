@@ -2,13 +2,14 @@
 #include "stele/recorders/onnx.hpp"
 
 #include "encodings/onnx/fields.hpp"
+#include "encodings/onnx/model.hpp"
 #include "snapshot/data.hpp"
 
 namespace stele::inline v0 {
 namespace {
 
 bool holds(DType dtype) { return detail::onnx::code_of(dtype) != 0; }
-bool keeps_graph(std::string_view part) { return part == detail::graph_part; }
+bool keeps_graph(std::string_view part) { return part == detail::graph_part || part == detail::onnx::texts_part; }
 
 }  // namespace
 

@@ -17,10 +17,13 @@
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
 #include "passes/composites/composite.hpp"
+#include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
+#include "snapshot/marks.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/tensor_index.hpp"
+#include "snapshot/undecoded.hpp"
 #include "snapshot/unreadable.hpp"
 
 namespace stele::inline v0 {
@@ -54,7 +57,25 @@ Result<Opened> open_model(SourcePtr source, const LoadOptions& options, Wanted w
   builder.set_capacity(model.capacity);
   builder.keep(model.files);
   if (model.has_operations) builder.data().left_out.emplace_back(detail::graph_part);
+  if (model.has_texts && !model.has_operations) builder.data().left_out.emplace_back(texts_part);
   return Opened{std::move(model), builder.finish()};
+}
+
+/// Marks codes that an operator unpacks, and their scales, as such; adds a note for each operator.
+Snapshot with_packed(const Snapshot& snapshot, const std::map<std::string, std::string>& packed) {
+  auto data = detail::derived_data(snapshot);
+  std::map<std::string, std::string> first;
+  for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const auto found = packed.find(std::string(name_of(snapshot, i)));
+    if (found == packed.end() || detail::composites::composite_of(snapshot.leaf(i)) != nullptr) continue;
+    detail::set_mark(*data, i, detail::undecoded_key, found->second);
+    first.try_emplace(found->second, found->first);
+  }
+  for (const auto& [op, name] : first) {
+    data->notes.push_back("the weights of " + op +
+                          " are not decoded: codes and scales stay as they are, the first of which is " + name);
+  }
+  return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
 }
 
 // A model without operations declares the versions of ONNX 1.15.
@@ -413,7 +434,9 @@ Result<Snapshot> OnnxFormat::open(SourcePtr source, const OpenContext& context) 
   for (Model::Dequantize& node : opened.model.dequantize) {
     quantized.push_back({std::move(node.codes), std::move(node.scale), std::move(node.zero), node.axis, node.blocks});
   }
-  return detail::composites::joined(snapshot, quantized);
+  STELE_TRY_ASSIGN(Snapshot joined, detail::composites::joined(snapshot, quantized));
+  const auto& packed = opened.model.packed;
+  return packed.empty() ? joined : with_packed(joined, packed);
 }
 
 Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::string_view file) const {

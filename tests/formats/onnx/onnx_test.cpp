@@ -1,5 +1,6 @@
 // ONNX: files of the onnx package, saves into a model, and every rule broken once.
 #include <stele/bundle.hpp>
+#include <stele/composite.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/onnx.hpp>
 #include <stele/stele.hpp>
@@ -309,6 +310,8 @@ TEST_CASE("onnx: files that are wrong") {
                                         {9U, varint(2) + varint(1)},
                                         {10U, varint(1 << 16) + varint(1)},
                                         {6U, varint(1) + varint(1) + varint(1)},
+                                        {27U, varint(64) + varint(1)},
+                                        {28U, varint(1) + varint(1) + varint(1)},
                                         {6U, "\x80\x80"s}}) {
     const Snapshot file = good(opened(model_with(tensor(dtype, bytes(5, elements)))));
     CHECK(bad(content(file.leaf(0))).code() == Errc::malformed);
@@ -327,6 +330,76 @@ TEST_CASE("onnx: two 4-bit elements in a byte that is written as a signed number
     const std::string elements = bytes(5, varint(static_cast<std::uint64_t>(wrong)));
     CHECK(bad(content(good(opened(model_with(tensor(22, elements)))).leaf(0))).code() == Errc::malformed);
   }
+}
+
+TEST_CASE("onnx: elements of 6 bits in a varint each are packed, four in three bytes") {
+  // 1, 2, ..., from the low bits on.
+  const std::string all = "\x81\x30\x10\x85\x71\x20\x09"s;
+  for (const unsigned count : {0U, 1U, 2U, 3U, 4U, 7U, 9U}) {
+    std::string elements;
+    for (unsigned i = 1; i <= count; ++i) elements += varint(i);
+    std::string packed = all.substr(0, (6 * count + 7) / 8);
+    if (count % 4 != 0) packed.back() = static_cast<char>(packed.back() & (0xff >> (8 - 6 * count % 8) % 8));
+    const Snapshot file = good(opened(model_with(tensor(27, bytes(5, elements), number(1, count)))));
+    CAPTURE(count);
+    CHECK(file.leaf(0).dtype() == DType::f6_e2m3);
+    CHECK(content(file.leaf(0)).value() == packed);
+    // Byte by byte, and from the middle of three bytes.
+    stele::ReadContext context;
+    for (std::size_t at = 0; at < packed.size(); ++at) {
+      std::vector<std::byte> rest(packed.size() - at);
+      good(file.leaf(0).read(at, rest, context));
+      CHECK(std::memcmp(rest.data(), packed.data() + at, rest.size()) == 0);
+    }
+  }
+}
+
+TEST_CASE("onnx: codes that onnxruntime's operators unpack are not taken for weights") {
+  const auto named = [](const std::string& name, unsigned dtype, const std::string& elements) {
+    return bytes(5, number(1, 2) + number(2, dtype) + bytes(8, name) + bytes(9, elements));
+  };
+  const auto node = [](const std::string& domain, const std::string& op, std::initializer_list<const char*> inputs) {
+    std::string fields;
+    for (const char* const input : inputs) fields += bytes(1, input);
+    return bytes(1, fields + bytes(2, "y") + bytes(4, op) + bytes(7, domain));
+  };
+  const std::string tensors = named("w_Q4", 2, "ab") + named("w_scales", 1, std::string(8, '\0')) + named("c", 2, "cd");
+  struct Case {
+    std::string node;
+    bool packed;
+  };
+  for (const Case& c : {Case{node("com.microsoft", "MatMulNBits", {"x", "w_Q4", "w_scales"}), true},
+                        Case{node("com.microsoft", "MatMulBnb4", {"x", "w_Q4", "w_scales"}), true},
+                        Case{node("com.microsoft", "GatherBlockQuantized", {"w_Q4", "i", "w_scales"}), true},
+                        Case{node("com.microsoft", "MatMulNBits", {"x"}), false},
+                        Case{node("own", "MatMulNBits", {"x", "w_Q4", "w_scales"}), false},
+                        Case{node("", "Add", {"x", "w_Q4", "w_scales"}), false}}) {
+    const Snapshot file = good(opened(model_of(c.node + tensors)));
+    CHECK(file.leaf_count() == 3);
+    CHECK(file.notes().size() == (c.packed ? 1 : 0));
+    const TempDir dir;
+    const auto saved = stele::save(file, dir / "a.onnx");
+    CHECK(saved.has_value() == !c.packed);
+    if (c.packed) CHECK(saved.error().code() == Errc::unsupported);
+    CHECK(stele::save(stele::raw_codes(file), dir / "b.onnx").has_value());
+  }
+}
+
+TEST_CASE("onnx: texts of a model without operations are left out, and listed") {
+  const std::string one = bytes(5, tensor(2, bytes(9, "ab"))), told = bytes(1, "k") + bytes(2, "v");
+  const auto lost = [](const std::string& file) {
+    const TempDir dir;
+    return good(OnnxRecorder<>().save(good(opened(file)), dir / "a.onnx")).count(stele::Report::What::lost);
+  };
+  CHECK(lost(model_of(one)) == 0);
+  for (const std::string& file :
+       {bytes(6, "text") + model_of(one), bytes(4, "org") + model_of(one), number(5, 3) + model_of(one),
+        model_of(one + bytes(10, "text")), model_of(one + bytes(16, told)),
+        model_with(tensor(2, bytes(9, "ab") + bytes(12, "text"))),
+        model_with(tensor(2, bytes(9, "ab") + bytes(16, told)))}) {
+    CHECK(lost(file) == 1);
+  }
+  CHECK(lost(number(5, 0) + bytes(6, "") + model_of(one)) == 0);
 }
 
 TEST_CASE("onnx: what is no tensor of a known kind is unreadable, and all else is read") {
