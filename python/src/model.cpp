@@ -49,7 +49,7 @@ Result<Model> open_path(const std::string& path, const command::Opening& opening
   const auto found = source ? format_of_content(**source) : source.error();
   if (!found && detail::is_of_machine(found.error())) return found.error();
   // Most formats have no settings: the file need not be opened again.
-  if (found && !(*source)->is_folder() && command::as_checkpoints(**found) == nullptr && opening.tag.empty() &&
+  if (found && !(*source)->is_folder() && (*found)->checkpoints() == nullptr && opening.tag.empty() &&
       opening.part.empty() && !opening.ignore_checksums && opening.void1.empty() && opening.void2.empty()) {
     STELE_TRY_ASSIGN(Snapshot snapshot, stele::open(**found, *source, options));
     if (opening.parts) snapshot = detail::composites::as_stored(snapshot);
@@ -207,7 +207,7 @@ nb::object checkpoint(const Model& model, const nb::str& name, const nb::dict& o
   const std::string path = string_of(name);
   const command::Opening opening = opening_of(options);
   const auto found = unwrap(interruptible([&]() -> Result<std::optional<Checkpoint>> {
-    const CheckpointFormat* const format = command::as_checkpoints(*model.format());
+    const CheckpointFormat* const format = model.format()->checkpoints();
     if (format == nullptr) return std::optional<Checkpoint>();
     STELE_TRY_ASSIGN(const LoadOptions load, command::load_options(opening, 0));
     auto opened = open_checkpoint(*format, path, load);

@@ -51,7 +51,7 @@ HOLDS = {
     **dict.fromkeys(["json", "json.zst", "json.gz", "stele"], DTYPES),
     **dict.fromkeys(["nnef", "nnef-tgz", "nnef-tensor"], COMMON),
     "npy": [*COMMON, "c64", "c128"],
-    "onnx": [*WHOLE, "i4", "u4", "f4_e2m1"],
+    "onnx": [*WHOLE, "i4", "u4", "f4_e2m1", "f6_e2m3", "f6_e3m2"],
     **dict.fromkeys(["paddle", "paddle-folder"], PADDLE),
     "pytorch": [*WHOLE, "f4_e2m1"],
     **dict.fromkeys(["safetensors", "safetensors-sharded", "hub"], SAFETENSORS),
