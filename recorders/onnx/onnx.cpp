@@ -72,8 +72,10 @@ Snapshot with_packed(const Snapshot& snapshot, const std::map<std::string, std::
     first.try_emplace(found->second, found->first);
   }
   for (const auto& [op, name] : first) {
-    data->notes.push_back("the weights of " + op +
-                          " are not decoded: codes and scales stay as they are, the first of which is " + name);
+    std::string& note = data->notes.emplace_back("the weights of ");
+    note += op;
+    note += " are not decoded: codes and scales stay as they are, the first of which is ";
+    note += name;
   }
   return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
 }

@@ -418,7 +418,7 @@ namespace {
 template <class Body>
 Status stream_call(const std::string& name, const char* what, std::ostream& stream, Body&& body) {
   return detail::guarded(name, [&]() -> Status {
-    const auto done = detail::guarded([&]() -> Status {
+    auto done = detail::guarded([&]() -> Status {
       body();
       return stream.good() ? Status() : Error(Errc::io);
     });

@@ -124,7 +124,7 @@ std::string Recogniser::set_axis(Composite& c, std::uint32_t scales, std::int64_
   std::size_t leading = shape.size();
   while (leading != 0 && shape[leading - 1] == 1) --leading;
   const bool same_rank = rank > 1 && shape.size() == c.shape.rank();
-  if (same_rank && leading != 0 && std::equal(shape.begin(), shape.begin() + leading - 1, c.shape.begin()) &&
+  if (same_rank && leading != 0 && std::ranges::equal(shape.first(leading - 1), c.shape.span().first(leading - 1)) &&
       shape[leading - 1] != 0 && c.shape[leading - 1] % shape[leading - 1] == 0) {
     set_rows(c, scales);
     if (leading == shape.size()) {
