@@ -63,10 +63,10 @@ using v0::Annotations, v0::ArgumentDescriptor, v0::ArgumentType, v0::Attribute, 
     v0::BlockTensor, v0::BufferSink, v0::Bundle, v0::ByteRange, v0::Bytes, v0::Capabilities, v0::Checkpoint,
     v0::CheckpointFormat, v0::CheckpointRecorder, v0::CompositeInfo, v0::DeltaInfo, v0::DeviceCopy, v0::DeviceKind,
     v0::DType, v0::DTypeClass, v0::Durability, v0::ElementCounter, v0::Errc, v0::Error, v0::Exception, v0::Executor,
-    v0::ExportOptions, v0::Extent, v0::FileSinkOptions, v0::Filter, v0::FolderCheck, v0::Format, v0::FormatChoice,
-    v0::FormatFamily, v0::FrameworkNode, v0::Graph, v0::GraphArguments, v0::GraphArray, v0::GraphOperation,
-    v0::GraphProperty, v0::GraphVariable, v0::ImportOptions, v0::Input, v0::Layout, v0::LeafHandle, v0::LeafOps,
-    v0::LeafView, v0::Limits, v0::LoadOptions, v0::Location, v0::LoraOptions, v0::Loss, v0::MappingSet,
+    v0::ExportOptions, v0::Extent, v0::FatalHandler, v0::FileSinkOptions, v0::Filter, v0::FolderCheck, v0::Format,
+    v0::FormatChoice, v0::FormatFamily, v0::FrameworkNode, v0::Graph, v0::GraphArguments, v0::GraphArray,
+    v0::GraphOperation, v0::GraphProperty, v0::GraphVariable, v0::ImportOptions, v0::Input, v0::Layout, v0::LeafHandle,
+    v0::LeafOps, v0::LeafView, v0::Limits, v0::LoadOptions, v0::Location, v0::LoraOptions, v0::Loss, v0::MappingSet,
     v0::MemoryRecorder, v0::NamedArguments, v0::Node, v0::NodeKind, v0::NodeName, v0::OpFamily, v0::OpenContext,
     v0::OperatorDeclaration, v0::OperatorDescriptor, v0::OperatorSet, v0::OptimizerState, v0::Output, v0::Param,
     v0::ParamId, v0::Part, v0::PieceSink, v0::PrecisionRule, v0::Progress, v0::ProgressCallback, v0::Provider,
@@ -88,11 +88,11 @@ using v0::append_segment, v0::apply_delta, v0::attributes, v0::bits, v0::block_s
     v0::named, v0::nest, v0::no_index, v0::node_kind_count, v0::num_params, v0::open, v0::open_checkpoint,
     v0::open_file, v0::open_folder, v0::operation_hash, v0::ordered, v0::overlay, v0::own_bytes, v0::parse_json,
     v0::parse_layout, v0::part, v0::quantization_key, v0::quantize, v0::quantize_blocks, v0::quantize_weights,
-    v0::raw_codes, v0::read_ahead, v0::record_of, v0::recover, v0::rename, v0::reshape, v0::schema_of, v0::snapshot_of,
-    v0::split, v0::split_composites, v0::spool, v0::summary, v0::swap_unit, v0::tensor_traits, v0::to_json,
-    v0::to_string, v0::to_text, v0::transpose, v0::unexpanded, v0::unreadable_reason, v0::updater_state_keys,
-    v0::value_at, v0::verify, v0::weights_digest, v0::with_metadata, v0::with_precision, v0::with_prefix,
-    v0::with_properties;
+    v0::raw_codes, v0::read_ahead, v0::record_of, v0::recover, v0::rename, v0::reshape, v0::schema_of,
+    v0::set_fatal_handler, v0::snapshot_of, v0::split, v0::split_composites, v0::spool, v0::summary, v0::swap_unit,
+    v0::tensor_traits, v0::to_json, v0::to_string, v0::to_text, v0::transpose, v0::unexpanded, v0::unreadable_reason,
+    v0::updater_state_keys, v0::value_at, v0::verify, v0::weights_digest, v0::with_metadata, v0::with_precision,
+    v0::with_prefix, v0::with_properties;
 using v0::operator<<;  // the other operators are friends
 // stele/deltas/
 using v0::UpdateOptions, v0::apply_update, v0::is_update, v0::save_update;

@@ -24,7 +24,7 @@ Result<Report> append_tag(Checkpoint content, const Destination& to, const Conve
     return Error(Errc::not_representable, "archives cannot store quantized tensors").file(to.path);
   }
   content.parameters = with_precision(content.parameters, precision, save_options.convert);
-  return ArchiveRecorder<>(static_cast<const ArchiveFormat&>(*to.format))
+  return ArchiveRecorder<>(ArchiveFormat({.tag = options.to_tag, .deflate = options.compress}))
       .edit(content, to.path, options.to_tag, ArchiveEdit::append, save_options);
 }
 

@@ -55,7 +55,7 @@ TEST_CASE("pytorch dcp: slices of one file are joined") {
   CHECK(outcome([](Metadata&) {}, true) == Errc::none);
   const Snapshot opened = good(recorder.open(source_of(folder_of(two_chunks()))));
   CHECK(good(content(opened.leaf(0))) == chunk_elements() + chunk_elements());
-  // What precedes the slices of a file is not theirs, even if it looks like a file of safetensors.
+  // The bytes before the slices of a file are not theirs, even if they look like a file of safetensors.
   Metadata later = two_chunks();
   for (Place& place : later.places) place.at += 9;
   const auto folder = folder_of(later);
