@@ -44,7 +44,8 @@ bool begins_with(const char* first, const char* last, std::string_view word) noe
          std::equal(word.begin(), word.end(), first, [](char a, char b) { return a == (b | 0x20); });
 }
 
-#ifndef _WIN32  // its standard libraries have std::from_chars of floats
+// Windows' standard libraries have std::from_chars of floats; Android's C library has a point in every locale.
+#if !defined(_WIN32) && !defined(__ANDROID__)
 /// Returns the locale in which the decimal point is a point.
 locale_t plain_locale() {
   static const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);

@@ -9,6 +9,9 @@
 #include <utility>
 #if STELE_MMAP
 #include <sys/mman.h>
+#ifndef MAP_NORESERVE  // FreeBSD, which reserves no memory for maps
+#define MAP_NORESERVE 0
+#endif
 #endif
 
 namespace stele::inline v0::detail::os {
