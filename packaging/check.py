@@ -314,9 +314,34 @@ def others(folder):
             expect(re.search(pattern.replace("{}", re.escape(package)), text, re.MULTILINE), f"{name}: {package} is missing")
 
 
+def mobile(_):
+    """The scripts for phones build the formats of the preset demo, with the packages that these need, and tests."""
+    presets = {preset["name"]: preset.get("cacheVariables", {}) for preset in json.loads(read(TREE, "CMakePresets.json"))["configurePresets"]}
+    formats = presets["demo"]["STELE_FORMATS"]
+    needed = set().union(*(packages_of("recorder_" + name) for name in formats.split(";")))
+    manifest = json.loads(read(HERE, "mobile/vcpkg.json"))["dependencies"]
+    expect(manifest == sorted(manifest), "mobile/vcpkg.json: dependencies are not sorted")
+    check_packages("mobile/vcpkg.json", "vcpkg", needed, set(manifest) - {"boost-describe", "boost-mp11", "doctest"})
+    for script in ("android.sh", "apple.sh"):
+        found = re.findall(r'^formats="([a-z0-9;]+)"$', read(HERE, "mobile", script), re.MULTILINE)
+        expect(found == [formats], f"mobile/{script}: expected the formats {formats}; found {found}")
+    options = set(re.findall(r"^(?:option|set)\((STELE_\w+)", read(TREE, "CMakeLists.txt"), re.MULTILINE))
+    for path in ("packaging/mobile/android.sh", "packaging/mobile/apple.sh", "docs/guide/android.md", "docs/guide/ios.md"):
+        used = set(re.findall(r"-D ?(STELE_\w+)", read(TREE, path)))
+        expect(used <= options, f"{path}: CMakeLists.txt has no option {', '.join(sorted(used - options))}")
+    script, package = read(HERE, "mobile/apple.sh"), read(HERE, "mobile/Package.swift")
+    for system, sdk in (("iOS", "iphoneos"), ("macOS", "macosx")):
+        oldest = re.search(rf'\.{system}\("([0-9.]+)"\)', package).group(1)
+        expect(f"{sdk} {oldest}\n" in script, f"mobile/apple.sh: Package.swift is for {system} {oldest}")
+    level = re.search(r"^level=(\d+)$", read(HERE, "mobile/android.sh"), re.MULTILINE).group(1)
+    for path in ("tests/android/check.py", "tests/android/CMakeLists.txt", "docs/guide/android.md"):
+        found = set(re.findall(r"(?:LEVEL = |__ANDROID_API__=|android-|minSdk = |minSdk )(\d+)", read(TREE, path)))
+        expect(found == {level}, f"{path}: expected Android's API level {level}; found {found}")
+
+
 if "--write" in sys.argv:
     write()
-for check in (tree, vcpkg, conan, spack, others) + (() if QUICK else (conda,)):
+for check in (tree, vcpkg, conan, spack, others, mobile) + (() if QUICK else (conda,)):
     check(sys.argv[1])
     print(f"{check.__name__}: checked")
 if problems:
