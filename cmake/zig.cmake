@@ -9,6 +9,8 @@ if(CMAKE_MATCH_2 STREQUAL "macos")
   set(CMAKE_INSTALL_NAME_TOOL /bin/false)  # of Apple; not needed for static libraries
 elseif(CMAKE_MATCH_2 STREQUAL "windows")
   set(CMAKE_SYSTEM_NAME Windows)
+elseif(CMAKE_MATCH_2 STREQUAL "freebsd")
+  set(CMAKE_SYSTEM_NAME FreeBSD)
 else()
   set(CMAKE_SYSTEM_NAME Linux)
   if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")

@@ -5,6 +5,7 @@
 #
 #   tools/cross_deps.sh windows          libraries for 64-bit Windows, by MinGW
 #   tools/cross_deps.sh aarch64-macos    libraries for a target of zig, which tools/zig.sh fetches before it calls this
+#   tools/cross_deps.sh TARGET zlib re2  only these of the list `libraries` below
 #
 # Runs JOBS compilers at a time, by default 2. A library is skipped if it was built from the same source by the same
 # recipe. To take newer sources, delete build/cross-sources; after a change of the toolchain file, delete the sysroot.
@@ -20,7 +21,9 @@ case $target in  # OpenSSL's name of the target; CMake builds the other librarie
   x86_64-linux-*) openssl_target=linux-x86_64 ;;
   aarch64-linux-*) openssl_target=linux-aarch64 ;;
   riscv64-linux-*) openssl_target=linux64-riscv64 ;;
-  *) echo "usage: [JOBS=2] tools/cross_deps.sh windows | a target of tools/zig.sh" >&2; exit 2 ;;
+  x86_64-freebsd) openssl_target=BSD-x86_64 ;;
+  aarch64-freebsd) openssl_target=BSD-aarch64 ;;
+  *) echo "usage: [JOBS=2] tools/cross_deps.sh windows | a target of tools/zig.sh [LIBRARY...]" >&2; exit 2 ;;
 esac
 jobs=${JOBS:-2}
 root=$PWD
@@ -28,6 +31,7 @@ sources=$root/build/cross-sources
 sysroot=$root/build/$target/sysroot
 work=$root/build/$target/deps  # the build folder of one library at a time
 libraries=(zlib zstd libdeflate xxhash highway re2 protobuf openssl)
+[ $# -le 1 ] || libraries=("${@:2}")
 headers=(boost cereal CLI doctest eigen3 flatbuffers xtensor xtl)
 
 # --- sources ---

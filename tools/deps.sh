@@ -10,6 +10,7 @@
 #   tools/deps.sh embedded    additional packages of `make embedded`
 #   tools/deps.sh browser     packages of `make report-test`
 #   tools/deps.sh foreign     additional packages of `make foreign`
+#   tools/deps.sh emulator    additional packages of `make zig`
 #   tools/deps.sh remote      additional packages of `make remote`
 #   tools/deps.sh libcxx      additional packages of `make libcxx`
 #   tools/deps.sh python      additional packages of `make python` and `make wheel`

@@ -6,8 +6,11 @@
 #   tools/zig.sh x86_64-macos             the same for Intel
 #   tools/zig.sh x86_64-linux-musl        for musl; runs the tests of tests/foreign.txt
 #   tools/zig.sh x86_64-linux-gnu.2.28    for glibc 2.28; runs the tests
-#   tools/zig.sh riscv64-linux-musl       for RISC-V; runs the tests of tests/foreign.txt under QEMU
+#   tools/zig.sh aarch64-linux-musl       for Arm; runs the tests of tests/foreign.txt under QEMU
+#   tools/zig.sh riscv64-linux-musl       the same for RISC-V
+#   tools/zig.sh x86_64-freebsd           for FreeBSD: compiled and linked only
 #
+# BARE=1 builds what the preset bare has: six formats and their tests, with all switches off and POSIX's calls alone.
 # zig comes from the Python package ziglang, below build/zig. JOBS compilers run at a time, by default 2.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,25 +31,34 @@ done
 
 tools/deps.sh cross
 emulator=()
-options=()
 if [[ $target == *-linux-* && $target != x86_64-* ]]; then
-  tools/deps.sh foreign
+  tools/deps.sh emulator
   emulator=("qemu-${target%%-*}")
 fi
-if [[ $target == *-musl ]]; then
-  options=(-D STELE_EXAMPLES=OFF -D STELE_TEST_FILES="$(sed '/^#/d' tests/foreign.txt | paste -sd ';')")
+toolchain=(-D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/zig.cmake" -D STELE_ZIG_TARGET="$target")
+if [ -n "${BARE-}" ]; then
+  folder=$PWD/build/$target/bare
+  libraries=(zlib zstd libdeflate xxhash highway re2 openssl)
+  options=(--preset bare-zig)
+else
+  folder=$PWD/build/$target/build
+  libraries=()
+  options=(-G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O1 -D CMAKE_UNITY_BUILD=ON
+    -D CMAKE_UNITY_BUILD_BATCH_SIZE=12 -D STELE_WERROR=ON -D STELE_SOURCE_CHECKS=OFF)
+  if [[ $target == *-musl ]]; then
+    options+=(-D STELE_EXAMPLES=OFF -D STELE_TEST_FILES="$(sed '/^#/d' tests/foreign.txt | paste -sd ';')")
+  fi
 fi
-tools/cross_deps.sh "$target"
+tools/cross_deps.sh "$target" "${libraries[@]}"
 [ "${2-}" != libraries ] || exit 0
-folder=$PWD/build/$target/build
-cmake -G Ninja -S . -B "$folder" -D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/zig.cmake" -D STELE_ZIG_TARGET="$target" \
-  -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O1 -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=12 \
-  -D STELE_WERROR=ON -D STELE_SOURCE_CHECKS=OFF -D STELE_INSTALL=OFF "${options[@]}"
+cmake "${options[@]}" -S . -B "$folder" "${toolchain[@]}" -D STELE_INSTALL=OFF
 shift
 cmake --build "$folder" -j "$jobs" ${1+--target "$@"}
-if [ $# -gt 0 ] || [[ $target == *-macos ]]; then
+if [ $# -gt 0 ] || [[ $target != *-linux-* ]]; then
   echo "zig: built for $target; nothing was run"
   exit
 fi
+if [ -n "${BARE-}" ]; then ctest --test-dir "$folder" --output-on-failure --no-tests=error -R '^bare:'; fi
+"${emulator[@]}" "$folder/tools/stele/stele" inspect "$(find "$folder/tests/data" -name '*.safetensors' | sort | sed -n 1p)"
 cd tests
 "${emulator[@]}" "$folder/tests/stele_tests"
