@@ -1,6 +1,6 @@
 // The only component that calls the operating system. Its thin functions retry interrupted calls, complete partial
-// ones, and return errors with the file's name and the system's message. Sources: linux/ and macos/, whose common code
-// is in posix/, and windows/. docs/faults.md lists the guarantees that a system lacks.
+// ones, and return errors with the file's name and the system's message. Sources: linux/, macos/ and portable/ (for all
+// others), whose common code is in posix/, and windows/. docs/faults.md lists the guarantees that a system lacks.
 #pragma once
 
 #include <cstddef>

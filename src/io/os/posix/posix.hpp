@@ -64,8 +64,8 @@ Error cannot_open(const char* what, const Path& path);
 /// Opens each part of a path below a folder, without following links. `through`: flags for the folders in it.
 int open_by_parts(int folder, std::string_view path, int flags, int through);
 
-/// Linux and macOS define these functions differently (linux/system.cpp, macos/system.cpp). Unless its comment says
-/// otherwise, a function makes one call, which fails with errno like the system's own.
+/// Each system defines these functions differently (linux/system.cpp, macos/system.cpp, portable/system.cpp). Unless
+/// its comment says otherwise, a function makes one call, which fails with errno like the system's own.
 namespace system {
 
 /// Flags that open a file or folder only to look it up: its permissions do not matter.
