@@ -12,8 +12,14 @@ case $abi in
   *) echo "usage: packaging/mobile/android.sh arm64-v8a|armeabi-v7a|x86_64 [-D OPTION=VALUE...]" >&2; exit 2 ;;
 esac
 level=24
-formats="gguf;json;numpy;pytorch;safetensors;stele"
 folder=$PWD/build/android-$abi
+
+# preset VARIABLE: a value of the preset bare, which has six formats and their tests.
+preset() {
+  python3 -c 'import json, sys
+presets = {preset["name"]: preset for preset in json.load(open("CMakePresets.json"))["configurePresets"]}
+print(presets["bare"]["cacheVariables"][sys.argv[1]])' "$1"
+}
 
 # vcpkg's own triplets are for a newer level.
 mkdir -p "$folder/triplets"
@@ -32,6 +38,6 @@ cmake -G Ninja -S . -B "$folder" \
   -D VCPKG_OVERLAY_TRIPLETS="$folder/triplets" -D VCPKG_TARGET_TRIPLET="$triplet" -D VCPKG_MANIFEST_DIR="$PWD/packaging/mobile" \
   -D ANDROID_ABI="$abi" -D ANDROID_PLATFORM="android-$level" -D ANDROID_STL=c++_static \
   -D CMAKE_EXE_LINKER_FLAGS=-Wl,-z,max-page-size=16384 -D CMAKE_SHARED_LINKER_FLAGS=-Wl,-z,max-page-size=16384 \
-  -D CMAKE_BUILD_TYPE=Release -D STELE_FORMATS="$formats" -D STELE_TESTS=ON -D STELE_SOURCE_CHECKS=OFF \
-  -D STELE_TEST_FILES="$(sed '/^#/d' tests/foreign.txt | paste -sd ';')" "${@:2}"
+  -D CMAKE_BUILD_TYPE=Release -D STELE_FORMATS="$(preset STELE_FORMATS)" -D STELE_TESTS=ON -D STELE_SOURCE_CHECKS=OFF \
+  -D STELE_TEST_FILES="$(preset STELE_TEST_FILES)" "${@:2}"
 cmake --build "$folder"

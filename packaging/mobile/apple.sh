@@ -4,8 +4,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 : "${VCPKG_ROOT:?the folder of vcpkg}"
-formats="gguf;json;numpy;pytorch;safetensors;stele"
 parts=()
+
+# preset VARIABLE: a value of the preset bare, which has six formats.
+preset() {
+  python3 -c 'import json, sys
+presets = {preset["name"]: preset for preset in json.load(open("CMakePresets.json"))["configurePresets"]}
+print(presets["bare"]["cacheVariables"][sys.argv[1]])' "$1"
+}
 
 # slice TRIPLET SYSTEM SDK OLDEST
 slice() {
@@ -15,7 +21,7 @@ slice() {
     -D VCPKG_TARGET_TRIPLET="$1" -D VCPKG_MANIFEST_DIR="$PWD/packaging/mobile" \
     -D CMAKE_SYSTEM_NAME="$2" -D CMAKE_OSX_SYSROOT="$3" -D CMAKE_OSX_ARCHITECTURES=arm64 -D CMAKE_OSX_DEPLOYMENT_TARGET="$4" \
     -D CMAKE_BUILD_TYPE=Release -D CMAKE_INSTALL_PREFIX="$product" -D CMAKE_INSTALL_LIBDIR=lib \
-    -D STELE_FORMATS="$formats" -D STELE_INSTALL=ON "${options[@]}"
+    -D STELE_FORMATS="$(preset STELE_FORMATS)" -D STELE_INSTALL=ON "${options[@]}"
   cmake --build "$folder" --target install
   libtool -static -o "$product/libstele_all.a" "$product"/lib/*.a \
     "$folder/vcpkg_installed/$1/lib/"lib{deflate,hwy,xxhash,z,zstd}.a
