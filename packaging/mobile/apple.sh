@@ -21,7 +21,7 @@ slice() {
     -D VCPKG_TARGET_TRIPLET="$1" -D VCPKG_MANIFEST_DIR="$PWD/packaging/mobile" \
     -D CMAKE_SYSTEM_NAME="$2" -D CMAKE_OSX_SYSROOT="$3" -D CMAKE_OSX_ARCHITECTURES=arm64 -D CMAKE_OSX_DEPLOYMENT_TARGET="$4" \
     -D CMAKE_BUILD_TYPE=Release -D CMAKE_INSTALL_PREFIX="$product" -D CMAKE_INSTALL_LIBDIR=lib \
-    -D STELE_FORMATS="$(preset STELE_FORMATS)" -D STELE_INSTALL=ON "${options[@]}"
+    "${options[@]}"
   cmake --build "$folder" --target install
   libtool -static -o "$product/libstele_all.a" "$product"/lib/*.a \
     "$folder/vcpkg_installed/$1/lib/"lib{deflate,hwy,xxhash,z,zstd}.a
@@ -29,7 +29,7 @@ slice() {
   parts+=(-library "$product/libstele_all.a" -headers "$product/include")
 }
 
-options=("$@")
+options=(-D STELE_FORMATS="$(preset STELE_FORMATS)" -D STELE_INSTALL=ON "$@")
 # The oldest systems whose C++ library has std::pmr.
 slice arm64-ios iOS iphoneos 17.0
 slice arm64-ios-simulator iOS iphonesimulator 17.0
