@@ -26,6 +26,11 @@ std::span<const std::byte> StoredSource::view() const noexcept {
   return all.subspan(static_cast<std::size_t>(data_.offset), static_cast<std::size_t>(data_.size));
 }
 
+std::byte* StoredSource::writable_view(ByteRange range) const noexcept {
+  if (range.offset > data_.size || range.size > data_.size - range.offset) return nullptr;
+  return source_->writable_view({data_.offset + range.offset, range.size});
+}
+
 Status StoredSource::read(std::uint64_t offset, std::span<std::byte> out) const {
   return source_->read_at(data_.offset + offset, out);
 }

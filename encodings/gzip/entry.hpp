@@ -39,7 +39,7 @@ class StoredSource : public EntrySource {
  public:
   using EntrySource::EntrySource;
   std::span<const std::byte> view() const noexcept override;
-  bool view_is_private() const noexcept override { return source_->view_is_private(); }
+  std::byte* writable_view(ByteRange range) const noexcept override;
 
  private:
   Status read(std::uint64_t offset, std::span<std::byte> out) const override;

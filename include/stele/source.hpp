@@ -20,8 +20,10 @@ namespace detail::os {
 class File;
 }  // namespace detail::os
 
-/// A range of a Source's bytes.
+/// A range of the bytes of a Source or file.
 struct ByteRange {
+  /// A size: all bytes from the offset on.
+  static constexpr std::uint64_t to_end = ~std::uint64_t{0};
   std::uint64_t offset = 0, size = 0;
 };
 
@@ -44,9 +46,10 @@ class STELE_EXPORT Source {
   virtual void will_read(std::span<const ByteRange> ranges) const { static_cast<void>(ranges); }
   /// Returns the whole content if it is in memory (reads then need no copy), else an empty span.
   virtual std::span<const std::byte> view() const noexcept { return {}; }
-  /// Returns true if writing to the memory of view() changes only this source's bytes, as for a private mapping or
-  /// owned bytes.
-  virtual bool view_is_private() const noexcept { return false; }
+  /// Returns the memory of a range of view(), writable: writes change the bytes of this source and nothing else, as in
+  /// owned bytes. Returns nullptr if the source has no such memory. The memory of a mapped file, which is read-only,
+  /// becomes a private copy where it is written to; on Windows it is a second mapping, and view() does not change.
+  virtual std::byte* writable_view([[maybe_unused]] ByteRange range) const noexcept { return nullptr; }
   /// Returns the bundle with the files that belong to this file; nullptr if there is none.
   virtual std::shared_ptr<const Bundle> bundle() const { return nullptr; }
   /// Returns true for a folder, which has no bytes, only the files of bundle().
@@ -74,9 +77,24 @@ using SourcePtr = std::shared_ptr<const Source>;
 /// path, or one with a zero byte).
 STELE_EXPORT Result<SourcePtr> open_file(const std::string& path);
 
-/// Opens a regular file as a private (copy-on-write) mapping; parameters may point into it. The file must not shrink
-/// while it is mapped: reading a lost page ends the process with SIGBUS. Errors: those of open_file.
+/// Opens a regular file as a read-only mapping; parameters may point into it. The file must not shrink while it is
+/// mapped: reading a lost page ends the process with SIGBUS. If the system cannot map the file (an address space that
+/// is too small, a file system without mappings), it is read as by open_file. Errors: those of open_file.
 STELE_EXPORT Result<SourcePtr> map_file(const std::string& path);
+
+#ifdef _WIN32
+using NativeFile = void*;  // a HANDLE
+#else
+using NativeFile = int;  // a file descriptor
+#endif
+
+/// Opens a part of a regular file that the caller has opened for reading: an asset of an Android package, or a model in
+/// another file. The source keeps a duplicate of `file`, so the caller may close it. Reading does not move the position
+/// of `file`, except on Windows. The source has no bundle: files next to this file are not found. `mapped`: as by
+/// map_file, at any offset. Errors: invalid_argument (not an open file), io (not a regular file), truncated (the part
+/// is not in the file).
+STELE_EXPORT Result<SourcePtr> open_descriptor(NativeFile file, ByteRange part = {0, ByteRange::to_end},
+                                               bool mapped = false, std::string name = "descriptor");
 
 /// Opens a folder: a source without bytes, whose bundle() opens the folder's files, mapped or read. The folder remains
 /// open: files of a folder that later replaces it at its path are never mixed in. Errors: those of open_file (io if the

@@ -139,8 +139,9 @@ InMemory place_of(const Snapshot& snapshot, const LeafView& leaf, Mappings& mapp
   if (mapped == nullptr) return {};
   const auto view = mapped->view();
   if (location->offset > view.size() || leaf.byte_size() > view.size() - location->offset) return {};
-  const std::byte* const data = view.data() + location->offset;
+  const std::byte* data = view.data() + location->offset;
   if (!usable(data)) return {};
+  if (writable) data = mapped->writable_view({location->offset, leaf.byte_size()});
   return {data, std::move(mapped), location->hashed || boolean};
 }
 

@@ -1,5 +1,7 @@
 // Opened files: their names, dtypes, shapes, values.
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <set>
 
 #include <stele/composite.hpp>
@@ -96,6 +98,24 @@ Model open_any(nb::object input, const nb::dict& options) {
       file ? source_of_file(input, string_of(nb::str(nb::getattr(input, "name", nb::str("file object")))))
            : source_of(input);
   return unwrap(without_gil([&] { return detail::guarded([&] { return open_source(source, opening); }); }));
+}
+
+/// Opens a part of an open file: its descriptor, or on Windows its HANDLE.
+Model open_part(std::intptr_t file, std::uint64_t offset, std::optional<std::uint64_t> length, std::string name,
+                const nb::dict& options) {
+  const command::Opening opening = opening_of(options);
+  const ByteRange part{offset, length.value_or(ByteRange::to_end)};
+#ifdef _WIN32
+  auto* const handle = reinterpret_cast<NativeFile>(file);
+#else
+  const auto handle = static_cast<NativeFile>(file);
+#endif
+  return unwrap(without_gil([&] {
+    return detail::guarded([&]() -> Result<Model> {
+      STELE_TRY_ASSIGN(const SourcePtr source, open_descriptor(handle, part, false, std::move(name)));
+      return open_source(source, opening);
+    });
+  }));
 }
 
 nb::tuple shape_of(const LeafView& leaf) {
@@ -259,6 +279,8 @@ void bind_model(nb::module_& module) {
       .def("has_other_dtypes", has_other_dtypes);
   bind_arrays(module);
   module.def("open", open_any, nb::arg("input"), nb::arg("options"));
+  module.def("open_part", open_part, nb::arg("file"), nb::arg("offset"), nb::arg("length").none(), nb::arg("name"),
+             nb::arg("options"));
   module.def("formats", [] {
     nb::list list;
     for (const Format* format : formats()) {

@@ -7,6 +7,7 @@ import html
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
 from typing import TYPE_CHECKING, Any
 
@@ -363,6 +364,34 @@ def _reopen(path: str, options: dict[str, Any], identity: list[tuple[str, int, i
     raise make("io", "the file has changed since it was pickled", file=path) from cause
 
 
+def _open_part(source: Any, offset: int, length: int | None, options: dict[str, Any]) -> File:
+    """Opens a part of an open file, or of the file at a path."""
+    if offset < 0 or (length is not None and length < 0):
+        raise ValueError("open: offset and length are not negative")
+    if isinstance(source, (str, os.PathLike)):
+        path = file_name(os.fsdecode(source))
+        try:
+            number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        except OSError as error:
+            code = "not_found" if isinstance(error, FileNotFoundError) else "io"
+            raise make(code, error.strerror or str(error), file=path) from error
+        try:
+            return _open_number(number, offset, length, path, options)
+        finally:
+            os.close(number)
+    if isinstance(source, int) and not isinstance(source, bool):
+        return _open_number(source, offset, length, f"descriptor {source}", options)
+    raise TypeError(f"open: offset and length need a path or the number of an open file, not {type(source).__name__}")
+
+
+def _open_number(number: int, offset: int, length: int | None, name: str, options: dict[str, Any]) -> File:
+    if sys.platform == "win32":
+        import msvcrt
+
+        number = msvcrt.get_osfhandle(number)
+    return File(_stele.open_part(number, offset, length, name, options), None, options)
+
+
 def open(  # noqa: A001
     source: Any,
     *,
@@ -378,12 +407,16 @@ def open(  # noqa: A001
     optimizer: str | None = None,
     parameters: str | os.PathLike[str] | None = None,
     buffers: str | Sequence[str] | None = None,
+    offset: int | None = None,
+    length: int | None = None,
 ) -> File:
     """Opens a model file of any format. Tensors are read when they are asked for.
 
     Args:
         source: a path; or bytes, or any buffer; or a file object that can seek. A folder that is a model (a checkpoint
             of TensorFlow, a set of shards) is one path.
+        offset, length: the part of the file that is the model, in a package or in another file; a length of None: to
+            the end. With them, `source` is a path or the number of an open file, which may be closed afterwards.
         names: the names for a file without names: a layout (.txt), a Paddle program, or a model.
         tag: the tag of an archive to open; by default the newest.
         part: opens only the part below this path, such as ``"model_state_dict"``.
@@ -419,6 +452,8 @@ def open(  # noqa: A001
         buffers=buffers,
     )
     options = {name: value for name, value in options.items() if value}
+    if offset is not None or length is not None:
+        return _open_part(source, offset or 0, length, options)
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(source)
         return File(_stele.open(file_name(path), options), path, options)

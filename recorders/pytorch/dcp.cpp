@@ -41,7 +41,10 @@ class SliceSource final : public Source {
     if (all.empty()) return all;
     return all.subspan(static_cast<std::size_t>(slice_.offset), static_cast<std::size_t>(slice_.length));
   }
-  bool view_is_private() const noexcept override { return file_->view_is_private(); }
+  std::byte* writable_view(ByteRange range) const noexcept override {
+    if (range.offset > slice_.length || range.size > slice_.length - range.offset) return nullptr;
+    return file_->writable_view({slice_.offset + range.offset, range.size});
+  }
 
  private:
   SourcePtr file_;

@@ -236,7 +236,7 @@ class Whole final : public Source {
   std::uint64_t size() const noexcept override { return bytes_->size(); }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override { return bytes_->read_at(offset, out); }
   std::span<const std::byte> view() const noexcept override { return bytes_->view(); }
-  bool view_is_private() const noexcept override { return true; }
+  std::byte* writable_view(ByteRange range) const noexcept override { return bytes_->writable_view(range); }
   std::shared_ptr<const Bundle> bundle() const override { return bundle_ ? bundle_() : nullptr; }
 
  private:

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/threads.hpp"
 #include "io/files.hpp"
 #include "io/os/os.hpp"
 #include "io/text.hpp"
@@ -39,43 +40,44 @@ Status check_range(const Source& source, std::uint64_t offset, std::uint64_t wan
   return truncated(source, "the bytes end before", offset, wanted, available);
 }
 
+bool is_inside(const Source& source, ByteRange range) noexcept {
+  return range.offset <= source.size() && range.size <= source.size() - range.offset;
+}
+
+/// A part of a file, or the whole file. Files next to it are found if `folder` is set.
 class FileSource final : public Source {
  public:
-  FileSource(os::File file, std::uint64_t size, FilePlace folder)
-      : Source(file.name()), file_(std::move(file)), size_(size), folder_(std::move(folder)) {}
-  std::uint64_t size() const noexcept override { return size_; }
+  FileSource(os::File file, ByteRange part, std::optional<FilePlace> folder)
+      : Source(file.name()), file_(std::move(file)), part_(part), folder_(std::move(folder)) {}
+  std::uint64_t size() const noexcept override { return part_.size; }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     return detail::guarded(name(), [&]() -> Status {
       STELE_TRY(check_range(*this, offset, out.size()));
-      STELE_TRY_ASSIGN(const std::size_t got, os::read_at(file_, offset, out));
+      STELE_TRY_ASSIGN(const std::size_t got, os::read_at(file_, part_.offset + offset, out));
       if (got < out.size()) {
         return truncated(*this, "the file has shrunk since it was opened", offset, out.size(), got);
       }
       return {};
     });
   }
-  std::shared_ptr<const Bundle> bundle() const override { return folder_bundle(folder_, {}, false); }
+  std::shared_ptr<const Bundle> bundle() const override {
+    return folder_ ? folder_bundle(*folder_, {}, false) : nullptr;
+  }
   std::shared_ptr<const Source> mapped() const override;
-  const os::File* file() const noexcept override { return &file_; }
+  const os::File* file() const noexcept override { return part_.offset == 0 ? &file_ : nullptr; }
 
  private:
   os::File file_;
-  std::uint64_t size_;
-  FilePlace folder_;
+  ByteRange part_;
+  std::optional<FilePlace> folder_;
 };
 
-/// Keeps a mapped file and its location alive.
-struct Mapped {
-  os::Mapping mapping;
-  FilePlace folder;
-};
-
-/// Memory with any kind of owner: a mapping, owned bytes, or none.
+/// Memory that a source borrows, or owns by `keeper`.
 template <class Keeper>
 class MemorySource final : public Source {
  public:
-  MemorySource(std::string name, std::span<const std::byte> bytes, Keeper keeper, bool is_private)
-      : Source(std::move(name)), bytes_(bytes), keeper_(std::move(keeper)), private_(is_private) {}
+  MemorySource(std::string name, std::span<const std::byte> bytes, Keeper keeper, bool owned)
+      : Source(std::move(name)), bytes_(bytes), keeper_(std::move(keeper)), owned_(owned) {}
   std::uint64_t size() const noexcept override { return bytes_.size(); }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     return detail::guarded(name(), [&]() -> Status {
@@ -85,36 +87,67 @@ class MemorySource final : public Source {
     });
   }
   std::span<const std::byte> view() const noexcept override { return bytes_; }
-  bool view_is_private() const noexcept override { return private_; }
-  std::shared_ptr<const Bundle> bundle() const override {
-    if constexpr (std::is_same_v<Keeper, Mapped>) {
-      return folder_bundle(keeper_.folder, {}, true);
-    } else {
-      return nullptr;
-    }
+  std::byte* writable_view(ByteRange range) const noexcept override {
+    if (!owned_ || !is_inside(*this, range)) return nullptr;
+    return const_cast<std::byte*>(bytes_.data()) + range.offset;
   }
 
  private:
   std::span<const std::byte> bytes_;
   Keeper keeper_;
-  bool private_;
+  bool owned_;
 };
 
-/// Maps a file's first `size` bytes.
-Result<SourcePtr> map(const os::File& file, std::uint64_t size, const std::string& name, FilePlace folder) {
-  if (size > std::numeric_limits<std::size_t>::max()) return Error(Errc::out_of_memory).file(name);
-  os::Mapping mapping;
-  if (size != 0) {  // an empty range cannot be mapped
-    STELE_TRY_ASSIGN(mapping, os::map_private(file, static_cast<std::size_t>(size)));
+/// A mapped part of a file.
+class MappedSource final : public Source {
+ public:
+  MappedSource(std::string name, os::Mapping mapping, std::optional<FilePlace> folder)
+      : Source(std::move(name)), mapping_(std::move(mapping)), folder_(std::move(folder)) {}
+  std::uint64_t size() const noexcept override { return view().size(); }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    return detail::guarded(name(), [&]() -> Status {
+      STELE_TRY(check_range(*this, offset, out.size()));
+      if (!out.empty()) std::memcpy(out.data(), view().data() + offset, out.size());
+      return {};
+    });
   }
-  const auto bytes = mapping.bytes();
-  Mapped keeper{std::move(mapping), std::move(folder)};
-  return SourcePtr(std::make_shared<MemorySource<Mapped>>(name, bytes, std::move(keeper), true));
+  std::span<const std::byte> view() const noexcept override { return mapping_.bytes(); }
+  std::byte* writable_view(ByteRange range) const noexcept override {
+    if (range.size == 0 || !is_inside(*this, range)) return nullptr;
+    const detail::Lock lock(mutex_);
+    return mapping_.writable(static_cast<std::size_t>(range.offset), static_cast<std::size_t>(range.size));
+  }
+  std::shared_ptr<const Bundle> bundle() const override {
+    return folder_ ? folder_bundle(*folder_, {}, true) : nullptr;
+  }
+
+ private:
+  mutable os::Mapping mapping_;
+  mutable detail::Mutex mutex_;
+  std::optional<FilePlace> folder_;
+};
+
+/// Returns a part of a file, mapped.
+Result<SourcePtr> map(const os::File& file, ByteRange part, const std::optional<FilePlace>& folder) {
+  if (!os::maps_files) return Error(Errc::unsupported);
+  if (part.size > std::numeric_limits<std::size_t>::max()) return Error(Errc::out_of_memory);
+  os::Mapping mapping;
+  if (part.size != 0) {  // an empty range cannot be mapped
+    STELE_TRY_ASSIGN(mapping, os::map(file, part.offset, static_cast<std::size_t>(part.size)));
+  }
+  return SourcePtr(std::make_shared<MappedSource>(file.name(), std::move(mapping), folder));
+}
+
+/// Returns a part of a file, mapped if that is wanted and possible.
+Result<SourcePtr> source_of(os::File file, ByteRange part, std::optional<FilePlace> folder, bool mapped) {
+  if (mapped) {
+    if (auto source = map(file, part, folder)) return source;
+  }
+  return SourcePtr(std::make_shared<FileSource>(std::move(file), part, std::move(folder)));
 }
 
 std::shared_ptr<const Source> FileSource::mapped() const {
-  if (!os::maps_files) return nullptr;
-  auto source = detail::guarded(name(), [&] { return map(file_, size_, name(), folder_); });
+  auto source = detail::guarded(name(), [&] { return map(file_, part_, folder_); });
   return source ? *source : nullptr;
 }
 
@@ -135,8 +168,7 @@ Result<SourcePtr> open_place(const FilePlace& place, Wanted wanted, bool mapped)
         .hint("read a FIFO or device as a stream, with stele::spool");
   }
   STELE_TRY(detail::check_no_journal(place));
-  if (mapped && os::maps_files) return map(file, info.size, place.name, place.folder());
-  return SourcePtr(std::make_shared<FileSource>(std::move(file), info.size, place.folder()));
+  return source_of(std::move(file), {0, info.size}, place.folder(), mapped);
 }
 
 Result<SourcePtr> open_guarded(const FilePlace& place, Wanted wanted, bool mapped) {
@@ -261,6 +293,24 @@ Result<SourcePtr> map_file(const std::string& path) {
 }
 Result<SourcePtr> open_folder(const std::string& path, bool mapped) {
   return open_guarded(detail::file_place(path), Wanted::folder, mapped);
+}
+
+Result<SourcePtr> open_descriptor(NativeFile file, ByteRange part, bool mapped, std::string name) {
+  return detail::guarded(name, [&]() -> Result<SourcePtr> {
+    STELE_TRY_ASSIGN(os::File own, os::duplicate(file, name));
+    STELE_TRY_ASSIGN(const os::Info info, os::status(own));
+    if (info.kind != os::Kind::regular) return Error(Errc::io, "the descriptor is not of a regular file").file(name);
+    const std::uint64_t available = part.offset <= info.size ? info.size - part.offset : 0;
+    if (part.offset <= info.size && part.size == ByteRange::to_end) part.size = available;
+    if (part.offset > info.size || part.size > available) {
+      return Error(Errc::truncated, "the file ends before the part does")
+          .file(name)
+          .offset(part.offset)
+          .expected(part.size == ByteRange::to_end ? "an offset in the file" : bytes_text(part.size))
+          .found(bytes_text(available));
+    }
+    return source_of(std::move(own), part, {}, mapped);
+  });
 }
 
 SourcePtr borrow_bytes(std::span<const std::byte> bytes, std::string name) {

@@ -452,12 +452,15 @@ class Loader {
     if (leaf.dtype() != loaded_dtype(op)) return "another dtype";
     if (leaf.dtype() == DType::boolean) return "bools must be checked";
     if (bytes.empty() || provider.ops->in_module) return "not in memory";
-    const bool is_private =
-        provider.ops->locate != nullptr && provider.ops->locate(provider.at, provider.number).source->view_is_private();
-    if (!is_private && !op.ops->adopts_const) return "the memory is read-only";
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % swap_unit(leaf.dtype()) != 0) return "not aligned";
-    op.ops->adopt(op.object, const_cast<std::byte*>(bytes.data()), Shape(leaf.shape()), plan_.snapshot.data(),
-                  leaf.dtype());
+    auto* memory = const_cast<std::byte*>(bytes.data());
+    if (!op.ops->adopts_const) {  // only now a page of a mapped file may become writable
+      if (provider.ops->locate == nullptr) return "the memory is read-only";
+      const SourceRange place = provider.ops->locate(provider.at, provider.number);
+      memory = place.source->writable_view({place.offset, bytes.size()});
+      if (memory == nullptr) return "the memory is read-only";
+    }
+    op.ops->adopt(op.object, memory, Shape(leaf.shape()), plan_.snapshot.data(), leaf.dtype());
     return nullptr;
   }
 

@@ -143,19 +143,41 @@ TEST_CASE("source: read and mapped files") {
   }
 }
 
-TEST_CASE("source: a mapping is a view that may be written to without changing the file") {
+TEST_CASE("source: a mapping has memory that may be written to without changing the file") {
   const TempDir dir;
   const std::string path = dir / "file";
-  write_text(path, "0123456789");
+  const std::string text = pattern_text(5'000'000);
+  write_text(path, text);
   const SourcePtr read = open_file(path).value();
   CHECK(read->view().empty());
-  CHECK(!read->view_is_private());
+  CHECK(read->writable_view({0, 10}) == nullptr);
   const SourcePtr mapped = map_file(path).value();
-  REQUIRE(mapped->view().size() == 10);
-  REQUIRE(mapped->view_is_private());
-  const_cast<std::byte*>(mapped->view().data())[0] = std::byte{'X'};
-  CHECK(text_of(mapped->view()) == "X123456789");
-  CHECK(stele_test::read_text(path) == "0123456789");
+  REQUIRE(text_of(mapped->view()) == text);
+  // In any order, in overlapping parts, at both ends.
+  std::string changed = text;
+  for (const std::uint64_t at : {2'500'000ULL, 0ULL, 4'999'990ULL, 2'097'150ULL, 2'500'005ULL}) {
+    CAPTURE(at);
+    std::byte* const memory = mapped->writable_view({at, 10});
+    REQUIRE(memory != nullptr);
+    CHECK(text_of({memory, 10}) == changed.substr(static_cast<std::size_t>(at), 10));
+    for (std::size_t i = 0; i < 10; ++i) {
+      memory[i] = std::byte{'X'};
+      changed[static_cast<std::size_t>(at) + i] = 'X';
+    }
+  }
+  std::byte* const all = mapped->writable_view({0, text.size()});
+  REQUIRE(all != nullptr);
+  all[1'000'000] = std::byte{'Y'};
+#ifndef _WIN32  // whose writable memory is another mapping of these bytes
+  changed[1'000'000] = 'Y';
+  CHECK(text_of(mapped->view()) == changed);
+#endif
+  CHECK(stele_test::read_text(path) == text);
+  CHECK(text_of(map_file(path).value()->view()) == text);
+  for (const ByteRange outside : {ByteRange{0, 0}, ByteRange{text.size() - 9, 10}, ByteRange{text.size() + 1, 0},
+                                  ByteRange{1, std::numeric_limits<std::uint64_t>::max()}}) {
+    CHECK(mapped->writable_view(outside) == nullptr);
+  }
 }
 
 TEST_CASE("source: what cannot be opened") {
@@ -204,7 +226,7 @@ TEST_CASE("source: memory, borrowed and owned") {
   const SourcePtr borrowed = borrow_bytes(bytes_of(text));
   CHECK(borrowed->name() == "memory");
   CHECK(borrowed->view().data() == bytes_of(text).data());
-  CHECK(!borrowed->view_is_private());
+  CHECK(borrowed->writable_view({0, 1}) == nullptr);
   CHECK(text_at(*borrowed, 1, 3) == "ell");
   CHECK(read(*borrowed, 1, 5).error().code() == Errc::truncated);
 
@@ -214,7 +236,8 @@ TEST_CASE("source: memory, borrowed and owned") {
   const SourcePtr owned = own_bytes(std::move(bytes), "mine");
   CHECK(owned->name() == "mine");
   CHECK(owned->view().data() == place);
-  CHECK(owned->view_is_private());
+  CHECK(owned->writable_view({1, 4}) == place + 1);
+  CHECK(owned->writable_view({2, 4}) == nullptr);
   CHECK(text_at(*owned, 0, 5) == "hello");
 
   CHECK(borrow_bytes({})->size() == 0);
@@ -239,7 +262,7 @@ TEST_CASE("source: a stream is read to its end") {
       const SourcePtr source = spool(slow, size + 1, "socket").value();
       CHECK(source->name() == "socket");
       CHECK(text_of(source->view()) == text);
-      CHECK(source->view_is_private());
+      CHECK(source->writable_view({0, size}) == source->view().data());
     }
   }
   const TempDir dir;
@@ -337,7 +360,7 @@ TEST_CASE("source: mapped from what is open") {
   REQUIRE(mapped != nullptr);
   CHECK(mapped->name() == read->name());
   CHECK(text_of(mapped->view()) == text);
-  CHECK(mapped->view_is_private());
+  CHECK(mapped->writable_view({99990, 10}) != nullptr);
   CHECK(text_at(*read, 99990, 10) == text.substr(99990));
   // A source without bytes; sources that are in memory already.
   write_text(dir / "empty", "");

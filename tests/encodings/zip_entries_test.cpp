@@ -33,7 +33,10 @@ TEST_CASE("zip: a stored entry is a part of the file") {
     CHECK(part->size() == 10);
     CHECK(part->view().size() == (mapped ? 10 : 0));
     if (mapped) CHECK(text_of(part->view()) == "0123456789");
-    CHECK(part->view_is_private() == source->view_is_private());
+    std::byte* const writable = part->writable_view({2, 8});
+    CHECK((writable != nullptr) == (mapped && source->writable_view({0, source->size()}) != nullptr));
+    if (writable != nullptr) CHECK(text_of({writable, 8}) == "23456789");
+    CHECK(part->writable_view({2, 9}) == nullptr);
     std::byte bytes[4];
     CHECK(part->read_at(3, bytes));
     CHECK(text_of(bytes) == "3456");

@@ -39,6 +39,8 @@ struct Block {
   /// The number of threads that may still be started; below 0: any number.
   std::atomic<int> threads;
   std::atomic<std::uint32_t> threads_started;
+  /// The size of a page, a multiple of the system's; 0: the system's.
+  std::atomic<long> page_bytes;
   /// The system has no openat2().
   std::atomic<bool> no_openat2;
   Call calls[most_calls];

@@ -270,7 +270,17 @@ STELE_FAULTS_WRAP(ssize_t, copy_file_range, int from, off64_t* from_at, int file
   });
 }
 
+STELE_FAULTS_WRAP(long, sysconf, int name) {
+  const long page = name == _SC_PAGESIZE && block != nullptr ? block->page_bytes.load() : 0;
+  return page != 0 ? page : STELE_FAULTS_REAL(sysconf)(name);
+}
+
 STELE_FAULTS_WRAP(void*, mmap, void* at, std::size_t size, int rights, int flags, int file, off_t offset) {
+  const long page = block != nullptr && file >= 0 ? block->page_bytes.load() : 0;
+  if (page != 0 && offset % page != 0) {
+    errno = EINVAL;
+    return MAP_FAILED;
+  }
   return turn("mmap", Subject(file), {},
               [&](bool) { return STELE_FAULTS_REAL(mmap)(at, size, rights, flags, file, offset); });
 }

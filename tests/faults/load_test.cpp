@@ -4,6 +4,8 @@
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <utility>
@@ -48,7 +50,9 @@ void prove(const std::string& folder, Run&& run) {
     const Watch watch(folder, spoiled);
     const Status status = run();
     const bool closes = std::string_view(call.name) == "close";
-    if (spoiled.hidden() || (closes && spoiled.fault == Fault::fail)) {
+    // A file that cannot be mapped is read.
+    const bool maps = std::string_view(call.name) == "mmap";
+    if (spoiled.hidden() || ((closes || maps) && spoiled.fault == Fault::fail)) {
       CHECK_MESSAGE(status, why(status));
     } else if (status && spoiled.fault == Fault::fail && std::string_view(call.name) == "pread") {
       // A read of more than one tensor, whose parts could be read afterwards. `run` has checked what came of it.
@@ -134,6 +138,39 @@ TEST_CASE("faults: loads of folders") {
   prove_loads(AnyRecorder(AnyFormat(nnef)), "m.nnef");
   const stele::PaddleFormat paddle({.folder = true});
   prove_loads(AnyRecorder(AnyFormat(paddle)), "m.paddle");
+}
+
+TEST_CASE("faults: maps on systems with larger pages") {
+  const TempDir dir;
+  const std::string path = dir / "file";
+  std::string text(300'000, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 2654435761U >> 16U);
+  write_text(path, text);
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(file >= 0);
+  for (const long page : {4096L, 16384L, 65536L}) {
+    stele_faults_block()->page_bytes = page;
+    for (const std::uint64_t offset : {0ULL, 8ULL, 4096ULL, 4097ULL, 20480ULL, 65536ULL, 70000ULL}) {
+      CAPTURE(page);
+      CAPTURE(offset);
+      const auto source = good(stele::open_descriptor(file, {offset, 200'000}, true));
+      const auto view = source->view();
+      REQUIRE(view.size() == 200'000);  // it was mapped
+      const std::string_view part(reinterpret_cast<const char*>(view.data()), view.size());
+      CHECK(part == std::string_view(text).substr(static_cast<std::size_t>(offset), 200'000));
+      std::byte* const last = source->writable_view({199'999, 1});
+      REQUIRE(last != nullptr);
+      *last = ~*last;
+    }
+    const auto model_path = dir / "m.safetensors";
+    good(stele::SafetensorsRecorder<>().save(model(1), model_path, quick()));
+    LoadOptions options;
+    options.storage = Storage::mmap;
+    CHECK(image(good(stele::SafetensorsRecorder<>().load<Mlp>(model_path, options))) == image(model(1)));
+  }
+  stele_faults_block()->page_bytes = 0;
+  ::close(file);
+  CHECK(read_text(path) == text);
 }
 
 TEST_CASE("faults: folders on a system without openat2") {

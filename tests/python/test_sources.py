@@ -55,6 +55,47 @@ def test_open_files_are_opened(path: Path) -> None:
             assert all(equal_bits(file[name].numpy(), array) for name, array in DATA.items())
 
 
+@pytest.mark.parametrize("offset", [0, 8, 4096, 4097])
+@pytest.mark.parametrize("format", ["safetensors", "stele", "npz", "pytorch", "gguf"])
+def test_a_part_of_a_file_is_opened(tmp_path: Path, format: str, offset: int) -> None:
+    tensors = {"a": np.arange(12, dtype=np.float32).reshape(3, 4), "b": np.int8([1, 2, 3])}
+    data = stele.save(tensors, format=format)
+    larger = tmp_path / "larger"
+    larger.write_bytes(b"#" * offset + data + b"#" * 50)
+    with open(larger, "rb") as number:
+        files = [
+            stele.open(larger, offset=offset, length=len(data)),
+            stele.open(number.fileno(), offset=offset, length=len(data)),
+        ]
+    for file in files:
+        assert file.path is None and file.format == format
+        assert all(equal_bits(file[name].numpy(), array) for name, array in tensors.items())
+        changed = file["a"].numpy(writable=True)
+        changed[0, 0] = 5
+        assert file["a"].numpy()[0, 0] == 0
+    assert larger.read_bytes() == b"#" * offset + data + b"#" * 50
+
+
+def test_a_part_of_a_file_is_checked(tmp_path: Path) -> None:
+    larger = tmp_path / "larger"
+    larger.write_bytes(b"#" * 10 + stele.save({"a": np.zeros(3)}, format="safetensors"))
+    assert list(stele.open(larger, offset=10)) == ["a"]
+    with pytest.raises(stele.Error):
+        stele.open(larger, offset=9)
+    for part in ({"offset": 10_000}, {"length": 10_000}, {"offset": 1, "length": 2**63}):
+        with pytest.raises(stele.Error, match="the file ends before the part does"):
+            stele.open(larger, **part)
+    for part in ({"offset": -1}, {"length": -1}):
+        with pytest.raises(ValueError, match="not negative"):
+            stele.open(larger, **part)
+    with pytest.raises(TypeError):
+        stele.open(larger.read_bytes(), offset=10)
+    with pytest.raises(stele.NotFoundError):
+        stele.open(tmp_path / "none", offset=10)
+    with pytest.raises(stele.Error):
+        stele.open(987_654, offset=0)
+
+
 class Reading:
     """A file object with read() alone, which may return less than was asked for."""
 

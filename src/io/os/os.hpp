@@ -103,25 +103,47 @@ struct Path {
 /// False if files are read instead of mapped.
 inline constexpr bool maps_files = STELE_MMAP != 0;
 
-/// Memory that maps a file; unmapped by the destructor.
+/// Memory that maps a part of a file, read-only; unmapped by the destructor.
 class Mapping {
  public:
   Mapping() noexcept = default;
-  Mapping(std::byte* data, std::size_t size) noexcept : data_(data), size_(size) {}
-  Mapping(Mapping&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  /// `data`: `lead` bytes before the part, and the part.
+  Mapping(std::byte* data, std::size_t lead, std::size_t size) noexcept : data_(data), lead_(lead), size_(size) {}
+  Mapping(Mapping&& other) noexcept { *this = std::move(other); }
   Mapping& operator=(Mapping&& other) noexcept {
     std::swap(data_, other.data_);
+    std::swap(lead_, other.lead_);
     std::swap(size_, other.size_);
+    std::swap(writable_, other.writable_);
+#ifdef _WIN32
+    std::swap(section_, other.section_);
+    std::swap(begin_, other.begin_);
+    std::swap(copies_, other.copies_);
+#endif
     return *this;
   }
   ~Mapping();
 
-  std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+  std::span<const std::byte> bytes() const noexcept { return {data_ + lead_, size_}; }
+  /// Returns the memory of a range of bytes() after it has become writable (on Windows: other memory with the same
+  /// bytes); writes change no file. Returns nullptr if the system refuses. `size` is not 0. Not thread-safe.
+  std::byte* writable(std::size_t offset, std::size_t size) noexcept;
 
  private:
   std::byte* data_ = nullptr;
+  std::size_t lead_ = 0;
   std::size_t size_ = 0;
+  std::pair<std::size_t, std::size_t> writable_{};  // begin and end of a part of `data_`
+#ifdef _WIN32
+  friend Result<Mapping> map(const File& file, std::uint64_t offset, std::size_t size);
+  struct Copy {
+    std::uint64_t begin = 0, end = 0;  // in the file
+    std::byte* data = nullptr;
+  };
+  File section_;
+  std::uint64_t begin_ = 0;  // of the part, in the file
+  std::vector<Copy> copies_;
+#endif
 };
 
 enum class Kind : std::uint8_t {
@@ -177,6 +199,8 @@ Status check_writable(const Path& path);
 
 /// Opens a file or folder without waiting: a FIFO opens immediately (and status() returns its kind).
 Result<File> open_for_reading(const Path& path);
+/// Duplicates a handle of the caller's. Errors: invalid_argument (not an open file).
+Result<File> duplicate(File::Handle handle, std::string name);
 /// Fills `out` from `offset` on. Returns the number of bytes read (fewer than requested only at the end). Thread-safe.
 Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<std::byte> out);
 /// Opens a file again for read_uncached(). Returns a File that is not open if the system or the file system has no such
@@ -190,8 +214,8 @@ std::size_t read_uncached(const File& file, std::uint64_t offset, std::span<std:
 /// Returns true if at least half of a range, which is not empty, is in the system's cache of files, or if that is not
 /// known.
 bool is_cached(const File& file, std::uint64_t offset, std::size_t size) noexcept;
-/// Maps the first `size` bytes as private, writable memory, if maps_files. `size` is not 0.
-Result<Mapping> map_private(const File& file, std::size_t size);
+/// Maps `size` bytes from any `offset` on, if maps_files. The part is in the file; `size` is not 0.
+Result<Mapping> map(const File& file, std::uint64_t offset, std::size_t size);
 
 // ---- writing
 

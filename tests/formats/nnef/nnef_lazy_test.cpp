@@ -47,7 +47,7 @@ class Watched final : public Bundle {
       return inner_->read_at(offset, out);
     }
     std::span<const std::byte> view() const noexcept override { return inner_->view(); }
-    bool view_is_private() const noexcept override { return inner_->view_is_private(); }
+    std::byte* writable_view(stele::ByteRange range) const noexcept override { return inner_->writable_view(range); }
 
    private:
     SourcePtr inner_;

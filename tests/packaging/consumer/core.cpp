@@ -110,6 +110,8 @@ int main() {
   sink.write(std::as_bytes(std::span("bytes", 5))).value();
   const stele::SourcePtr source = stele::own_bytes(sink.take());
   require(std::memcmp(source->view().data(), "bytes", 5) == 0, "sink.hpp and source.hpp");
+  const auto nothing = stele::open_descriptor(stele::NativeFile{}, {stele::ByteRange::to_end, 1});
+  require(!nothing.has_value(), "open_descriptor");
   const auto bundle = stele::memory_bundle();
   require(bundle->names().value().empty(), "bundle.hpp");
   Turns turns;

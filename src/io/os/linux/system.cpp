@@ -35,6 +35,17 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to, 
 using ::renameat2;
 #endif
 
+/// Renames by renameat2. Fails with ENOSYS if a sandbox does not allow the call: it answers EPERM, as the system does
+/// for a folder that may not be changed, but also for folders that are not open.
+int rename_by(unsigned flags, int folder, const char* from, const char* to) noexcept {
+  if (renameat2(folder, from, folder, to, flags) == 0) return 0;
+  if (errno == EPERM) {
+    const bool refused = renameat2(-1, from, -1, to, flags) != 0 && errno == EPERM;
+    errno = refused ? ENOSYS : EPERM;
+  }
+  return -1;
+}
+
 /// Copies an access list, which chmod cannot set. Returns false if there is a list that could not be kept.
 bool keep_list(const char* attribute, const Folder& folder, const std::string& leaf, int file) {
   // getxattrat is not available; /proc leads from the folder to the file without the folder's path.
@@ -85,7 +96,7 @@ int open_uncached(int file) noexcept {
 bool is_cached(int file, std::uint64_t offset, std::size_t size) noexcept {
   // mincore() reports pages of a mapping, which are never touched here. It reports all pages as cached if this user may
   // not write to the file.
-  static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t page = page_size();
   constexpr std::size_t most = 1024;  // pages of one call
   const std::uint64_t begin = offset / page * page;
   const auto length = static_cast<std::size_t>(offset + size - begin);
@@ -126,12 +137,10 @@ int sync_folder(const Folder& folder, int entry) noexcept {
 }
 
 int rename_new(int folder, const char* from, const char* to) noexcept {
-  return renameat2(folder, from, folder, to, RENAME_NOREPLACE);
+  return rename_by(RENAME_NOREPLACE, folder, from, to);
 }
 
-int exchange(int folder, const char* a, const char* b) noexcept {
-  return renameat2(folder, a, folder, b, RENAME_EXCHANGE);
-}
+int exchange(int folder, const char* a, const char* b) noexcept { return rename_by(RENAME_EXCHANGE, folder, a, b); }
 
 bool keep_access_lists(const Folder& folder, const std::string& leaf, int file, bool is_folder) {
   const bool kept = keep_list(access_list, folder, leaf, file);

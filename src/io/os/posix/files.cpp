@@ -43,10 +43,26 @@ void File::close() noexcept {
 
 #if STELE_MMAP
 Mapping::~Mapping() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (data_ != nullptr) ::munmap(data_, lead_ + size_);
+}
+
+std::byte* Mapping::writable(std::size_t offset, std::size_t size) noexcept {
+  // Whole units, so that small tensors do not cost a call each. A unit is a multiple of every page size.
+  constexpr std::size_t unit = huge_page;
+  const std::size_t end = lead_ + offset + size, last = lead_ + size_;
+  const std::size_t from = (lead_ + offset) / unit * unit;
+  const std::size_t to = last - end < unit ? last : (end + unit - 1) / unit * unit;
+  auto& [done_from, done_to] = writable_;
+  if (from < done_from || to > done_to) {
+    if (::mprotect(data_ + from, to - from, PROT_READ | PROT_WRITE) != 0) return nullptr;
+    const bool joined = from <= done_to && to >= done_from;
+    writable_ = joined ? std::pair(std::min(from, done_from), std::max(to, done_to)) : std::pair(from, to);
+  }
+  return data_ + lead_ + offset;
 }
 #else
 Mapping::~Mapping() = default;
+std::byte* Mapping::writable(std::size_t, std::size_t) noexcept { return nullptr; }
 #endif
 
 // ---- reading
@@ -62,6 +78,21 @@ Result<File> open_for_reading(const Path& path) {
   if (fd < 0) return cannot_open("cannot open", path);
   return File(fd, std::move(name));
 }
+
+#ifdef __wasi__
+Result<File> duplicate(int, std::string name) {
+  return Error(Errc::unsupported, "WebAssembly cannot duplicate a descriptor").file(std::move(name));
+}
+#else
+Result<File> duplicate(int handle, std::string name) {
+  const int copy = ::fcntl(handle, F_DUPFD_CLOEXEC, 0);
+  if (copy >= 0) return File(copy, std::move(name));
+  if (errno != EBADF) return failed("cannot duplicate the descriptor", name);
+  return Error(Errc::invalid_argument, "the descriptor is not an open file")
+      .file(std::move(name))
+      .found(std::to_string(handle));
+}
+#endif
 
 Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<std::byte> out) {
   if (offset > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - out.size()) return std::size_t{0};
@@ -89,14 +120,17 @@ bool is_cached(const File& file, std::uint64_t offset, std::size_t size) noexcep
 }
 
 #if STELE_MMAP
-Result<Mapping> map_private(const File& file, std::size_t size) {
+Result<Mapping> map(const File& file, std::uint64_t offset, std::size_t size) {
+  const auto lead = static_cast<std::size_t>(offset % page_size());
+  if (size > std::numeric_limits<std::size_t>::max() - lead) return failed("cannot map", file.name(), ENOMEM);
   // MAP_NORESERVE: a model may be larger than memory, and few of its pages are ever written to.
-  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.handle(), 0);
+  void* const memory = ::mmap(nullptr, lead + size, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, file.handle(),
+                              static_cast<off_t>(offset - lead));
   if (memory == MAP_FAILED) return failed("cannot map", file.name());
-  return Mapping(static_cast<std::byte*>(memory), size);
+  return Mapping(static_cast<std::byte*>(memory), lead, size);
 }
 #else
-Result<Mapping> map_private(const File&, std::size_t) { return Error(Errc::unsupported); }
+Result<Mapping> map(const File&, std::uint64_t, std::size_t) { return Error(Errc::unsupported); }
 #endif
 
 // ---- writing

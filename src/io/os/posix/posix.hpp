@@ -37,6 +37,9 @@ auto retry(Call&& call) -> decltype(call()) {
   }
 }
 
+/// Returns the unit of memory maps: 4, 16 or 64 KiB.
+inline std::uint64_t page_size() noexcept { return static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)); }
+
 /// Refuses a path with a zero byte: the system would cut the path there and use a different file.
 inline Status check_path(const Path& path) {
   if (path.text.find('\0') == std::string::npos) return {};

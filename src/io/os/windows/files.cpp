@@ -24,6 +24,17 @@ OVERLAPPED at(std::uint64_t offset) noexcept {
   return position;
 }
 
+/// Returns the unit of the offsets of views.
+std::uint64_t granularity() noexcept {
+  SYSTEM_INFO info = {};
+  ::GetSystemInfo(&info);
+  return info.dwAllocationGranularity;
+}
+
+void* view(const File& section, DWORD access, std::uint64_t offset, std::size_t size) noexcept {
+  return ::MapViewOfFile(section.handle(), access, static_cast<DWORD>(offset >> 32), static_cast<DWORD>(offset), size);
+}
+
 bool is_disk(const File& file) noexcept { return ::GetFileType(file.handle()) == FILE_TYPE_DISK; }
 
 /// Writes all bytes at the file's position.
@@ -47,7 +58,28 @@ void File::close() noexcept {
 }
 
 Mapping::~Mapping() {
+  for (const Copy& copy : copies_) ::UnmapViewOfFile(copy.data);
   if (data_ != nullptr) ::UnmapViewOfFile(data_);
+}
+
+std::byte* Mapping::writable(std::size_t offset, std::size_t size) noexcept {
+  const std::uint64_t begin = begin_ + offset, end = begin + size;
+  for (const Copy& copy : copies_) {
+    if (copy.begin <= begin && end <= copy.end) return copy.data + (begin - copy.begin);
+  }
+  std::byte* found = nullptr;
+  const auto added = guarded([&]() -> Status {
+    copies_.reserve(copies_.size() + 1);
+    const std::uint64_t unit = granularity(), from = begin / unit * unit;
+    const std::uint64_t to = std::min(begin_ + size_, (end + unit - 1) / unit * unit);
+    // Windows reserves memory for all pages of this view, since each may be written to.
+    void* const memory = view(section_, FILE_MAP_COPY, from, static_cast<std::size_t>(to - from));
+    if (memory == nullptr) return {};
+    copies_.push_back({from, to, static_cast<std::byte*>(memory)});
+    found = copies_.back().data + (begin - from);
+    return {};
+  });
+  return added ? found : nullptr;
 }
 
 // ---- reading
@@ -59,6 +91,17 @@ Result<File> open_for_reading(const Path& path) {
   const HANDLE found = open_path(path, {}, code);
   if (found == nullptr) return cannot_open("cannot open", path, code);
   return File(found, std::move(name));
+}
+
+Result<File> duplicate(void* handle, std::string name) {
+  HANDLE copy = nullptr;
+  const HANDLE own = ::GetCurrentProcess();
+  if (::DuplicateHandle(own, handle, own, &copy, 0, FALSE, DUPLICATE_SAME_ACCESS) != 0) {
+    return File(copy, std::move(name));
+  }
+  const DWORD code = ::GetLastError();
+  if (code != ERROR_INVALID_HANDLE) return failed("cannot duplicate the handle", name, code);
+  return Error(Errc::invalid_argument, "the handle is not an open file").file(std::move(name));
 }
 
 Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<std::byte> out) {
@@ -83,13 +126,20 @@ std::size_t read_uncached(const File&, std::uint64_t, std::span<std::byte>) noex
 
 bool is_cached(const File&, std::uint64_t, std::size_t) noexcept { return true; }
 
-Result<Mapping> map_private(const File& file, std::size_t size) {
-  const File mapping(::CreateFileMappingW(file.handle(), nullptr, PAGE_WRITECOPY, 0, 0, nullptr), file.name());
-  if (!mapping.is_open()) return failed("cannot map", file.name());
-  // Windows reserves memory for all pages, since each may be written to.
-  void* const memory = ::MapViewOfFile(mapping.handle(), FILE_MAP_COPY, 0, 0, size);
+Result<Mapping> map(const File& file, std::uint64_t offset, std::size_t size) {
+  const auto lead = static_cast<std::size_t>(offset % granularity());
+  if (size > std::numeric_limits<std::size_t>::max() - lead) {
+    return failed("cannot map", file.name(), ERROR_NOT_ENOUGH_MEMORY);
+  }
+  // Such a section has read-only views and views that copy on write.
+  File section(::CreateFileMappingW(file.handle(), nullptr, PAGE_WRITECOPY, 0, 0, nullptr), file.name());
+  if (!section.is_open()) return failed("cannot map", file.name());
+  void* const memory = view(section, FILE_MAP_READ, offset - lead, lead + size);
   if (memory == nullptr) return failed("cannot map", file.name());
-  return Mapping(static_cast<std::byte*>(memory), size);
+  Mapping mapping(static_cast<std::byte*>(memory), lead, size);
+  mapping.section_ = std::move(section);
+  mapping.begin_ = offset;
+  return mapping;
 }
 
 // ---- writing
