@@ -54,7 +54,7 @@ class FileSource final : public Source {
       return {};
     });
   }
-  std::shared_ptr<const Bundle> bundle() const override { return folder_bundle(folder_, {}, false); }
+  std::shared_ptr<const Bundle> bundle() const override { return folder_reader(folder_, false); }
   std::shared_ptr<const Source> mapped() const override;
   const os::File* file() const noexcept override { return &file_; }
 
@@ -88,7 +88,7 @@ class MemorySource final : public Source {
   bool view_is_private() const noexcept override { return private_; }
   std::shared_ptr<const Bundle> bundle() const override {
     if constexpr (std::is_same_v<Keeper, Mapped>) {
-      return folder_bundle(keeper_.folder, {}, true);
+      return folder_reader(keeper_.folder, true);
     } else {
       return nullptr;
     }
