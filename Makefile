@@ -39,7 +39,7 @@
 #   make report-test          the pages of `stele report` in headless Chromium (installs it)
 #   make bare                 library, command and tests without exceptions, RTTI, threads, maps, and calls that only Linux has;
 #                             configures with CMake 3.22
-#   make switches             compiles the library with each of these off alone
+#   make switches             compiles the library with each of these off alone; switches-smoke: only src/base and src/io
 #   make libcxx               tests of the core and the formats by clang-19 and libc++ (installs them)
 #   make foreign ARCH=s390x   tests of the core and formats on another architecture under QEMU (installs a cross compiler, and
 #                             QEMU): s390x, which is big-endian, arm64, and armhf and i386, which have 32 bits
@@ -103,7 +103,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
-.PHONY: bare switches fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
+.PHONY: bare switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
 .PHONY: format format-check tidy clean remote bench-remote strangers mutants
 
 deps:
@@ -290,8 +290,8 @@ bare: deps
 	[ -e build/cmake-3.22/bin/cmake ] || { python3 -m venv build/cmake-3.22 && build/cmake-3.22/bin/pip install -q cmake==3.22.6; }
 	build/cmake-3.22/bin/cmake --log-level=WARNING -G Ninja -S . -B build/cmake-3.22/build
 
-switches: deps
-	tools/switches.py $(JOBS)
+switches switches-smoke: deps
+	tools/switches.py $(if $(filter %-smoke,$@),--smoke) $(JOBS)
 
 libcxx: deps
 	@tools/deps.sh libcxx

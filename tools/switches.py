@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Compiles the library with each of STELE_EXCEPTIONS, STELE_RTTI, STELE_THREADS and STELE_MMAP off alone, and with all off.
 
-Usage: tools/switches.py [JOBS]
+Usage: tools/switches.py [--smoke] [JOBS]
 
 Configures a build for each case in build/switches, and compiles its sources with -fsyntax-only: the core, six formats,
-the components that they need, and the command. The preset bare builds and tests the library with all switches off.
+the components that they need, and the command; with --smoke only src/base and src/io, which depend most on the
+switches. The preset bare builds and tests the library with all switches off.
 """
+import glob
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -20,18 +23,32 @@ CASES = (("g++-12", ("EXCEPTIONS",)), ("clang++-14", ("RTTI",)), ("g++-12", ("TH
          ("clang++-14", SWITCHES))
 
 
-def configured(case):
+def configured(case, smoke):
     """Returns the compile commands of a case."""
     compiler, off = case
-    build = os.path.join("build", "switches", "-".join(off).lower())
+    build = os.path.join("build", "switches", "smoke" if smoke else "all", "-".join(off).lower())
     options = {"CMAKE_CXX_COMPILER": compiler, "CMAKE_BUILD_TYPE": "Debug", "CMAKE_CXX_FLAGS": "-DHWY_COMPILE_ONLY_STATIC",
                "CMAKE_EXPORT_COMPILE_COMMANDS": "ON", "CMAKE_UNITY_BUILD": "ON", "CMAKE_UNITY_BUILD_BATCH_SIZE": "12",
-               "STELE_WERROR": "ON", "STELE_INSTALL": "OFF", "STELE_FORMATS": FORMATS, "STELE_COMMAND": "ON"}
+               "STELE_WERROR": "ON", "STELE_INSTALL": "OFF", "STELE_FORMATS": "safetensors" if smoke else FORMATS,
+               "STELE_COMMAND": "OFF" if smoke else "ON"}
     options.update((f"STELE_{name}", "OFF" if name in off else "ON") for name in SWITCHES)
     subprocess.run(["cmake", "--log-level=WARNING", "-G", "Ninja", "-S", ".", "-B", build]
                    + [f"-D{key}={value}" for key, value in options.items()], check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
-        return json.load(file)
+        commands = json.load(file)
+    return [joined(build, commands)] if smoke else commands
+
+
+def joined(build, commands):
+    """Returns the command that compiles all sources of src/base and src/io as one."""
+    lines = []
+    for name in sorted(glob.glob(os.path.join(build, "src", "stele_core_*.cpp"))):
+        with open(name, encoding="utf-8") as file:
+            lines += re.findall(r'^#include ".*/src/(?:base|io)/.*"\n', file.read(), flags=re.M)
+    with open(os.path.join(build, "src", "smoke.cpp"), "w", encoding="utf-8") as file:
+        file.writelines(lines)
+    first = next(command for command in commands if command["file"].endswith("/src/stele_core_0.cpp"))
+    return dict(first, command=first["command"].replace("stele_core_0.cpp", "smoke.cpp"))
 
 
 def compiled(command):
@@ -48,11 +65,13 @@ def compiled(command):
 
 
 def main():
-    if len(sys.argv) > 2:
+    words = [word for word in sys.argv[1:] if word != "--smoke"]
+    smoke = len(words) != len(sys.argv) - 1
+    if len(words) > 1:
         sys.exit(__doc__)
     failed = False
-    with ThreadPoolExecutor(int(sys.argv[1]) if len(sys.argv) == 2 else os.cpu_count()) as pool:
-        cases = [pool.submit(configured, case) for case in CASES]
+    with ThreadPoolExecutor(int(words[0]) if words else os.cpu_count()) as pool:
+        cases = [pool.submit(configured, case, smoke) for case in CASES]
         runs = [[pool.submit(compiled, command) for command in case.result()] for case in cases]
         for (compiler, off), files in zip(CASES, runs):
             errors = [run.result() for run in files if run.result()]
