@@ -25,7 +25,7 @@
 #   make static               the command stele as one static file, to copy to other machines
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
 #                             packaging-smoke: each component installed, and one program with the Debian packages
-#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers
+#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
 #   make packages             check the recipes of packaging/ for package managers (installs their tools); FORMATS="stele;gguf":
@@ -39,6 +39,7 @@
 #   make report-test          the pages of `stele report` in headless Chromium (installs it)
 #   make bare                 library, command and tests without exceptions, RTTI, threads, maps, and calls that only Linux has;
 #                             configures with CMake 3.22
+#   make switches             compiles the library with each of these off alone; switches-smoke: only src/base and src/io
 #   make libcxx               tests of the core and the formats by clang-19 and libc++ (installs them)
 #   make foreign ARCH=s390x   tests of the core and formats on another architecture under QEMU (installs a cross compiler, and
 #                             QEMU): s390x, which is big-endian, arm64, and armhf and i386, which have 32 bits
@@ -103,7 +104,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
-.PHONY: bare fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
+.PHONY: bare switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
 .PHONY: format format-check tidy clean remote bench-remote strangers mutants
 
 deps:
@@ -186,12 +187,19 @@ bench-devices: deps
 	@mkdir -p build/bench
 	build/release/benchmarks/bench_devices $(firstword $(DEVICE)) $(or $(wordlist 2,5,$(DEVICE)),build/bench)
 
+# What the smallest program is built with. Sources that are not joined have a line each in the linker's map.
+smallest = -D CMAKE_BUILD_TYPE=MinSizeRel -D CMAKE_UNITY_BUILD=OFF -D CMAKE_CXX_FLAGS=-DHWY_COMPILE_ONLY_STATIC \
+    -D STELE_BENCHMARKS=ON -D STELE_EXAMPLES=OFF -D STELE_WERROR=OFF -D STELE_FORMATS=safetensors \
+    $(foreach switch,EXCEPTIONS RTTI THREADS MMAP,-D STELE_$(switch)=OFF)
 size: deps
 	$(call build,release -D STELE_BENCHMARKS=ON,sizes)
 	cmake --preset release -B build/minimal -D CMAKE_BUILD_TYPE=MinSizeRel -D STELE_BENCHMARKS=ON \
 	    -D STELE_EXAMPLES=OFF -D STELE_WERROR=OFF  # g++ warns of values that std::optional does not hold
 	cmake --build build/minimal -j $(JOBS) --target sizes
+	cmake --preset release -B build/smallest $(smallest)
+	cmake --build build/smallest -j $(JOBS) --target size_load
 	@benchmarks/size.py build/release build/minimal
+	@benchmarks/size_parts.py build/smallest size_load
 	@benchmarks/compile_time.py
 
 # Measures the figures of docs/performance.md again.
@@ -247,7 +255,7 @@ packaging packaging-smoke: deb
 	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
-weekly: packaging packages mpi python-asan libcxx module strangers
+weekly: packaging packages mpi python-asan libcxx module strangers switches
 
 abi: deps
 	$(call build,deb,stele)
@@ -282,6 +290,9 @@ bare: deps
 	ctest --preset bare -j $(JOBS)
 	[ -e build/cmake-3.22/bin/cmake ] || { python3 -m venv build/cmake-3.22 && build/cmake-3.22/bin/pip install -q cmake==3.22.6; }
 	build/cmake-3.22/bin/cmake --log-level=WARNING -G Ninja -S . -B build/cmake-3.22/build
+
+switches switches-smoke: deps
+	tools/switches.py $(if $(filter %-smoke,$@),--smoke) $(JOBS)
 
 libcxx: deps
 	@tools/deps.sh libcxx

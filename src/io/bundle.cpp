@@ -141,10 +141,11 @@ Status each_folder(std::string_view name, Visit&& visit) {
   return {};
 }
 
-class FolderBundle final : public Bundle {
+/// Reads the files of a folder. Sources have a const Bundle, so programs that save no files do not contain
+/// FolderBundle, and the sinks of files.
+class FolderReader : public Bundle {
  public:
-  FolderBundle(FilePlace place, FileSinkOptions options, bool mapped, Names names)
-      : place_(std::move(place)), options_(options), mapped_(mapped), names_(names) {}
+  FolderReader(FilePlace place, bool mapped) : place_(std::move(place)), mapped_(mapped) {}
 
   Result<SourcePtr> open(std::string_view name) const override {
     STELE_TRY(check_existing(name));
@@ -155,14 +156,11 @@ class FolderBundle final : public Bundle {
     return detail::guarded(place_.name, [&]() -> Result<std::shared_ptr<const Bundle>> {
       STELE_TRY_ASSIGN(os::Folder folder, os::open_folder(here()));
       FilePlace root{std::make_shared<const os::Folder>(std::move(folder)), "", place_.name};
-      return std::shared_ptr<const Bundle>(detail::folder_bundle(std::move(root), options_, mapped_));
+      return detail::folder_reader(std::move(root), mapped_);
     });
   }
-  Result<std::unique_ptr<Sink>> create(std::string_view name) override {
-    STELE_TRY(check_name(name));
-    STELE_TRY(check_portable(name));  // on every system, so that the folder can be copied to any
-    STELE_TRY(each_folder(name, [&](std::string_view folder) { return make(place_ / folder); }));
-    return detail::file_sink(place_ / name, options_, names_);
+  Result<std::unique_ptr<Sink>> create(std::string_view /*name*/) override {
+    return Error(Errc::unsupported, "the folder is only read").file(place_.name);
   }
   Result<bool> contains(std::string_view name) const override {
     STELE_TRY(check_existing(name));
@@ -183,6 +181,32 @@ class FolderBundle final : public Bundle {
       return std::move(all.names);
     });
   }
+  void remove(std::string_view /*name*/) noexcept override {}
+
+ protected:
+  static Status check_existing(std::string_view name) {
+    STELE_TRY(check_name(name));
+    return os::reserves_names ? check_portable(name) : Status();
+  }
+  os::Path here() const { return {place_.root.get(), place_.path.empty() ? "." : place_.path, place_.name}; }
+  const FilePlace& place() const noexcept { return place_; }
+
+ private:
+  FilePlace place_;
+  bool mapped_;
+};
+
+class FolderBundle final : public FolderReader {
+ public:
+  FolderBundle(FilePlace place, FileSinkOptions options, bool mapped, Names names)
+      : FolderReader(std::move(place), mapped), options_(options), names_(names) {}
+
+  Result<std::unique_ptr<Sink>> create(std::string_view name) override {
+    STELE_TRY(check_name(name));
+    STELE_TRY(check_portable(name));  // on every system, so that the folder can be copied to any
+    STELE_TRY(each_folder(name, [&](std::string_view folder) { return make(place() / folder); }));
+    return detail::file_sink(place() / name, options_, names_);
+  }
   void remove(std::string_view name) noexcept override {
     static_cast<void>(detail::guarded([&]() -> Status {
       STELE_TRY(check_existing(name));
@@ -193,29 +217,21 @@ class FolderBundle final : public Bundle {
   }
 
  private:
-  static Status check_existing(std::string_view name) {
-    STELE_TRY(check_name(name));
-    return os::reserves_names ? check_portable(name) : Status();
-  }
-  os::Path here() const { return {place_.root.get(), place_.path.empty() ? "." : place_.path, place_.name}; }
-
   /// Creates a folder if it does not exist. Its name is synced before its contents.
-  Status make(const FilePlace& place) const {
-    STELE_TRY_ASSIGN(const bool made, os::make_folder(place.os()));
+  Status make(const FilePlace& below) const {
+    STELE_TRY_ASSIGN(const bool made, os::make_folder(below.os()));
     const bool lasts = options_.durability == Durability::full && names_ == Names::as_data;
-    if (!made || (!lasts && place.old == nullptr)) return {};
-    const FilePlace above = place.folder();
-    STELE_TRY_ASSIGN(const os::Folder folder, os::open_folder(place.os()));
-    if (place.old != nullptr) STELE_TRY(os::keep_permissions(*place.old, place.path, folder.file));
+    if (!made || (!lasts && below.old == nullptr)) return {};
+    const FilePlace above = below.folder();
+    STELE_TRY_ASSIGN(const os::Folder folder, os::open_folder(below.os()));
+    if (below.old != nullptr) STELE_TRY(os::keep_permissions(*below.old, below.path, folder.file));
     if (!lasts) return {};
     STELE_TRY_ASSIGN(const os::Folder outer,
                      os::open_folder({above.root.get(), above.path.empty() ? "." : above.path, above.name}));
     return os::sync_folder(outer, folder.file);
   }
 
-  FilePlace place_;
   FileSinkOptions options_;
-  bool mapped_;
   Names names_;
 };
 
@@ -398,6 +414,10 @@ std::shared_ptr<Bundle> detail::folder_bundle(FilePlace place, FileSinkOptions o
   return std::make_shared<FolderBundle>(std::move(place), options, mapped, names);
 }
 
+std::shared_ptr<const Bundle> detail::folder_reader(FilePlace place, bool mapped) {
+  return std::make_shared<FolderReader>(std::move(place), mapped);
+}
+
 std::shared_ptr<Bundle> folder_bundle(std::string path, FileSinkOptions options, bool mapped) {
   return detail::folder_bundle(detail::file_place(std::move(path)), options, mapped);
 }
@@ -412,7 +432,7 @@ SourcePtr bundle_source(std::shared_ptr<const Bundle> bundle, std::string name) 
 
 SourcePtr detail::folder_source(const std::shared_ptr<const os::Folder>& folder, bool mapped) {
   const std::string& name = folder->file.name();
-  auto bundle = folder_bundle({folder, "", name}, {}, mapped);
+  auto bundle = folder_reader({folder, "", name}, mapped);
   return std::make_shared<BundleSource>(name, std::move(bundle), folder);
 }
 

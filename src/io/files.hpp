@@ -66,6 +66,8 @@ Result<std::unique_ptr<Sink>> file_sink(const FilePlace& place, FileSinkOptions 
                                         const std::string& like = {});
 std::shared_ptr<Bundle> folder_bundle(FilePlace place, FileSinkOptions options, bool mapped,
                                       Names names = Names::as_data);
+/// Returns the files of a folder for reading.
+std::shared_ptr<const Bundle> folder_reader(FilePlace place, bool mapped);
 
 /// Returns a source of an open folder, from which its files are looked up.
 SourcePtr folder_source(const std::shared_ptr<const os::Folder>& folder, bool mapped);

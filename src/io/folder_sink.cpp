@@ -67,7 +67,7 @@ struct Target {
     }
     if (all.empty) return Old{Old::Kind::empty};
     if (may_replace == nullptr) return Error(Errc::exists, "the target folder is not empty").file(path);
-    STELE_TRY(detail::in_file(may_replace(*detail::folder_bundle({old, "", path}, {}, false)), path));
+    STELE_TRY(detail::in_file(may_replace(*detail::folder_reader({old, "", path}, false)), path));
     return Old{Old::Kind::full, old};
   }
 };

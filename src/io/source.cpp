@@ -61,7 +61,7 @@ class FileSource final : public Source {
     });
   }
   std::shared_ptr<const Bundle> bundle() const override {
-    return folder_ ? folder_bundle(*folder_, {}, false) : nullptr;
+    return folder_ ? folder_reader(*folder_, false) : nullptr;
   }
   std::shared_ptr<const Source> mapped() const override;
   const os::File* file() const noexcept override { return part_.offset == 0 ? &file_ : nullptr; }

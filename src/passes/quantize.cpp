@@ -99,7 +99,7 @@ Result<Recoding> integers_of(const LeafView& leaf, const Value& note) {
   const bool integers = kind == DTypeClass::signed_int || kind == DTypeClass::unsigned_int;
   if (!integers || element_size(leaf.dtype()) == 0) return detail::unknown_scheme();
   STELE_TRY_ASSIGN(auto coding, detail::integer_coding(note, leaf.shape()));
-  return Recoding{DType::f32, std::move(coding)};
+  return Recoding{DType::f32, std::move(coding), nullptr};
 }
 
 /// Returns the recoding that dequantizes the leaf, if the leaf is quantized.
@@ -183,7 +183,7 @@ Result<Snapshot> as_integers(const Snapshot& snapshot, const Quantize& how, cons
     coding.bits = how.bits;
     coding.finish();
     STELE_TRY(find_range(reading.leaf(i), context, coding));
-    leaves[i] = {DType::u8, std::move(coding)};
+    leaves[i] = {DType::u8, std::move(coding), &detail::encode_integers};
   }
   return detail::recoded(snapshot, std::move(leaves));
 }
@@ -245,7 +245,7 @@ Result<Snapshot> with_blocks(const Snapshot& snapshot, const Choose& choose, Rep
       }
     }
     if (is_block(to)) {
-      leaves[i].to = to;
+      leaves[i] = {to, {}, &encode_whole_blocks};
     } else {
       plain[i] = to;
     }

@@ -42,9 +42,7 @@ struct RecodeStep {
   std::vector<Recoding> leaves;
   std::unique_ptr<SharedDifferences[]> differences;  // of each encoded leaf, measured when it was last read
 
-  bool encodes(std::size_t leaf) const {
-    return is_plain_float(base.leaf(leaf).dtype()) && leaves[leaf].to != DType::none;
-  }
+  bool encodes(std::size_t leaf) const { return leaves[leaf].encode != nullptr; }
   Unit unit(std::size_t leaf) const { return unit_of(base.leaf(leaf).dtype(), leaves[leaf].to); }
   /// Recodes whole units; the first one begins at element `first`.
   Status run(std::size_t leaf, std::span<const std::byte> in, std::uint64_t first, std::byte* out,
@@ -60,18 +58,6 @@ Status decode_integers(const IntegerCoding& coding, DType from, std::span<const 
     if (outcome.status != ConvertStatus::ok) return convert_error(outcome, DType::f64, DType::f32, first);
     out += numbers.size() * sizeof(float);
     first += numbers.size();
-    return {};
-  });
-}
-
-Status encode_integers(const IntegerCoding& coding, DType from, std::span<const std::byte> in, std::uint64_t first,
-                       std::byte* out, Differences& differences) {
-  return each_batch(from, in, first, [&](std::span<double> numbers) -> Status {
-    for (const double x : numbers) {
-      const double code = coding.encode(x);
-      *out++ = static_cast<std::byte>(static_cast<unsigned>(code));
-      differences.add(coding.decode(code) - x);
-    }
     return {};
   });
 }
@@ -94,8 +80,23 @@ void decode_any(DType from, std::span<const std::byte> in, std::byte* out) {
   }
 }
 
-Status encode_any(DType from, std::span<const std::byte> in, std::uint64_t first, DType to, std::byte* out,
-                  Differences& differences) {
+}  // namespace
+
+Status encode_integers(const Recoding& recoding, DType from, std::span<const std::byte> in, std::uint64_t first,
+                       std::byte* out, Differences& differences) {
+  return each_batch(from, in, first, [&](std::span<double> numbers) -> Status {
+    for (const double x : numbers) {
+      const double code = recoding.integers->encode(x);
+      *out++ = static_cast<std::byte>(static_cast<unsigned>(code));
+      differences.add(recoding.integers->decode(code) - x);
+    }
+    return {};
+  });
+}
+
+Status encode_whole_blocks(const Recoding& recoding, DType from, std::span<const std::byte> in, std::uint64_t first,
+                           std::byte* out, Differences& differences) {
+  const DType to = recoding.to;
   const BlockSize block = block_size(to);
   const std::size_t size = element_size(from);
   float numbers[floats_at_once];
@@ -126,15 +127,14 @@ Status encode_any(DType from, std::span<const std::byte> in, std::uint64_t first
   return {};
 }
 
+namespace {
+
 Status RecodeStep::run(std::size_t leaf, std::span<const std::byte> in, std::uint64_t first, std::byte* out,
                        Differences& found) const {
   const DType from = base.leaf(leaf).dtype();
   const Recoding& recoding = leaves[leaf];
-  if (recoding.integers) {
-    return encodes(leaf) ? encode_integers(*recoding.integers, from, in, first, out, found)
-                         : decode_integers(*recoding.integers, from, in, first, out);
-  }
-  if (encodes(leaf)) return encode_any(from, in, first, recoding.to, out, found);
+  if (encodes(leaf)) return recoding.encode(recoding, from, in, first, out, found);
+  if (recoding.integers) return decode_integers(*recoding.integers, from, in, first, out);
   decode_any(from, in, out);
   return {};
 }

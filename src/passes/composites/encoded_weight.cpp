@@ -13,6 +13,7 @@
 #include "passes/composites/composite.hpp"
 #include "passes/composites/encode.hpp"
 #include "passes/composites/encoder.hpp"
+#include "snapshot/paths.hpp"
 
 namespace stele::inline v0::detail::composites {
 namespace {
