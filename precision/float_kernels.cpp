@@ -292,7 +292,8 @@ static FloatKernels best() noexcept { return HWY_DYNAMIC_DISPATCH(kernels)(); }
 
 FloatKernels float_kernels() noexcept { return float_targets::best(); }
 
-#if defined(HWY_COMPILE_ONLY_STATIC) || defined(HWY_COMPILE_ONLY_SCALAR)  // one target, and no part of Highway's library
+#if defined(HWY_COMPILE_ONLY_STATIC) || \
+    defined(HWY_COMPILE_ONLY_SCALAR)  // one target, and no part of Highway's library
 std::int64_t available_targets() noexcept { return HWY_STATIC_TARGET; }
 void force_target(std::int64_t /*target*/) noexcept {}
 #else
