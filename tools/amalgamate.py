@@ -221,7 +221,7 @@ class Joiner:
                     self.reached[library[0]].append(name)
                 continue
             found = self.find(name, [path.parent, *folders] if quoted == '"' else folders)
-            if found is not None and found.is_relative_to(ROOT):
+            if found is not None and (quoted == '"' or found.is_relative_to(ROOT)):
                 self.own(found, folders)
             elif (quoted == '"' and not name.startswith("stele/")) or OTHERS.match(name):  # stele/needs_cxx_20 exists nowhere
                 sys.exit(f"{path}: {name} belongs to a library that cannot be inlined: leave its format out")
