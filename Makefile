@@ -22,10 +22,13 @@
 #   make docs                 compile the code blocks of README.md and docs/
 #   make api                  reference of include/stele by doxygen, in build/api/html
 #   make deb                  Debian packages, in build/deb
+#   make amalgamation         the library as two files, in build/amalgamation (FORMATS="stele;safetensors;gguf;numpy;json");
+#                             amalgamation-test: with several compilers, for Windows, compared with the library (installs MinGW)
 #   make static               the command stele as one static file, to copy to other machines
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
 #                             packaging-smoke: each component installed, and one program with the Debian packages
 #   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches
+#                             zig-bare amalgamation-test
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
 #   make packages             check the recipes of packaging/ for package managers (installs their tools); FORMATS="stele;gguf":
@@ -105,7 +108,7 @@ endef
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
 .PHONY: bare switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
-.PHONY: format format-check tidy clean remote bench-remote strangers mutants
+.PHONY: format format-check tidy clean remote bench-remote strangers amalgamation amalgamation-test
 
 deps:
 	@tools/deps.sh all
@@ -251,11 +254,20 @@ static: deps-build
 	$(call build,static,stele_command)
 	@ls -l build/static/tools/stele/stele
 
+amalgamation: FORMATS = stele;safetensors;gguf;numpy;json
+amalgamation: deps-build
+	tools/amalgamate.py --formats "$(FORMATS)"
+
+amalgamation-test: deps
+	@tools/deps.sh windows-smoke
+	$(call build,dev,amalgamation_files)
+	tests/amalgamation/run.sh build/dev/tests/amalgamation/amalgamation_files build/dev/tests/data build/amalgamation/test --all
+
 packaging packaging-smoke: deb
 	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
-weekly: packaging packages mpi python-asan libcxx module strangers switches
+weekly: packaging packages mpi python-asan libcxx module strangers switches zig-bare amalgamation-test
 
 abi: deps
 	$(call build,deb,stele)

@@ -1,6 +1,7 @@
 // Base64. Twelve bytes are encoded as sixteen characters: one vector of 128 bits in each direction, with the method of
 // W. Muła and D. Lemire, "Faster Base64 Encoding and Decoding using AVX2 Instructions" (ACM TWEB 12, 2018).
 
+#undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_AVX3 | HWY_AVX3_DL)
 
 #undef HWY_TARGET_INCLUDE
@@ -19,7 +20,7 @@
 #include "stele/precision/base64.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::base64_kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -101,13 +102,13 @@ HWY_ATTR std::size_t decode(const std::uint8_t*, std::size_t, std::uint8_t*) { r
 
 #endif
 
-}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
+}  // namespace stele::inline v0::precision_detail::base64_kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
 namespace stele::inline v0 {
-namespace precision_detail {
+namespace precision_detail::base64_kernels {
 
 HWY_EXPORT(encode);
 HWY_EXPORT(decode);
@@ -132,10 +133,10 @@ static constexpr auto sextet_of = [] {
   return table;
 }();
 
-}  // namespace precision_detail
+}  // namespace precision_detail::base64_kernels
 
 void base64_encode(std::span<const std::byte> bytes, char* out) noexcept {
-  using namespace precision_detail;
+  using namespace precision_detail::base64_kernels;
   const auto* const in = reinterpret_cast<const std::uint8_t*>(bytes.data());
   const std::size_t whole = bytes.size() / 3 * 3;
   const std::size_t rest = bytes.size() - whole;
@@ -160,7 +161,7 @@ std::size_t base64_decoded_size(std::string_view text) noexcept {
 }
 
 bool base64_decode(std::string_view text, std::byte* out) noexcept {
-  using namespace precision_detail;
+  using namespace precision_detail::base64_kernels;
   if (text.size() % 4 != 0) return false;
   if (text.empty()) return true;
   const auto* const in = reinterpret_cast<const std::uint8_t*>(text.data());

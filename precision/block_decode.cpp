@@ -22,7 +22,7 @@
 #include "stele/precision/element.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::decoding::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -611,16 +611,19 @@ BlockDecoder decoder(DType d) {
               Iq3S, Iq2S, Iq4Xs, Iq1M, Tq1_0, Tq2_0, Mxfp4, Nvfp4, Q1_0, Q2_0>(d);
 }
 
-}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
+}  // namespace stele::inline v0::precision_detail::decoding::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
 namespace stele::inline v0::precision_detail {
 
+namespace decoding {
 HWY_EXPORT(decoder);
+static BlockDecoder best(DType d) noexcept { return HWY_DYNAMIC_DISPATCH(decoder)(d); }
+}  // namespace decoding
 
-BlockDecoder block_decoder(DType d) noexcept { return HWY_DYNAMIC_DISPATCH(decoder)(d); }
+BlockDecoder block_decoder(DType d) noexcept { return decoding::best(d); }
 
 }  // namespace stele::inline v0::precision_detail
 

@@ -21,7 +21,7 @@
 #include "stele/precision/element.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::encoding::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -396,24 +396,28 @@ HWY_ATTR bool not_finite(const float* src, std::size_t count) {
   return largest >= 0x7F800000u;
 }
 
-}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
+}  // namespace stele::inline v0::precision_detail::encoding::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
 namespace stele::inline v0::precision_detail {
 
+namespace encoding {
 HWY_EXPORT(encoder);
 HWY_EXPORT(not_finite);
+static BlockEncoder best(DType d) noexcept { return HWY_DYNAMIC_DISPATCH(encoder)(d); }
+static bool any_not_finite(const float* src, std::size_t count) noexcept {
+  return HWY_DYNAMIC_DISPATCH(not_finite)(src, count);
+}
+}  // namespace encoding
 
 BlockEncoder block_encoder(DType d) noexcept {
-  const BlockEncoder simple = HWY_DYNAMIC_DISPATCH(encoder)(d);
+  const BlockEncoder simple = encoding::best(d);
   return simple != nullptr ? simple : fitting_encoder(d);
 }
 
-bool any_not_finite(const float* src, std::size_t count) noexcept {
-  return HWY_DYNAMIC_DISPATCH(not_finite)(src, count);
-}
+bool any_not_finite(const float* src, std::size_t count) noexcept { return encoding::any_not_finite(src, count); }
 
 }  // namespace stele::inline v0::precision_detail
 

@@ -19,7 +19,7 @@
 #include "stele/precision/element.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::fitting::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -641,16 +641,19 @@ BlockEncoder fits(DType d) {
   }
 }
 
-}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
+}  // namespace stele::inline v0::precision_detail::fitting::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
 namespace stele::inline v0::precision_detail {
 
+namespace fitting {
 HWY_EXPORT(fits);
+static BlockEncoder best(DType d) noexcept { return HWY_DYNAMIC_DISPATCH(fits)(d); }
+}  // namespace fitting
 
-BlockEncoder fitting_encoder(DType d) noexcept { return HWY_DYNAMIC_DISPATCH(fits)(d); }
+BlockEncoder fitting_encoder(DType d) noexcept { return fitting::best(d); }
 
 }  // namespace stele::inline v0::precision_detail
 

@@ -24,7 +24,7 @@ DType component(DType complex) noexcept { return complex == DType::c64 ? DType::
 
 /// The range of a dtype in powers of two: the number of significant bits, and the exponents of the lowest and the
 /// highest bit.
-struct Extent {
+struct NumberRange {
   int precision;
   int min_bit;
   int max_bit;
@@ -35,7 +35,7 @@ struct Extent {
   bool nan;
 };
 
-Extent extent_of(DType d) noexcept {
+NumberRange range_of(DType d) noexcept {
   if (d == DType::boolean) return {1, 0, 0, false, true, false, false, false};
   if (pd::is_integer(d)) {
     const int width = static_cast<int>(bits(d));
@@ -169,8 +169,8 @@ bool lossless(DType from, DType to) noexcept {
   if (from == to) return true;
   if (is_complex(from)) return to == DType::c128;
   if (to == DType::boolean) return false;
-  const Extent a = extent_of(from);
-  const Extent b = extent_of(to);
+  const NumberRange a = range_of(from);
+  const NumberRange b = range_of(to);
   if (pd::is_integer(to)) {
     // Only a float has bits below 1. Comparing precisions suffices: the lowest integer of a signed type needs one more
     // bit in both types.

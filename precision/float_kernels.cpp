@@ -4,6 +4,7 @@
 // payloads (RISC-V, Wasm) or subnormals (32-bit Arm), so they use the scalar reference. SVE is excluded because it is
 // untested.
 
+#undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #undef HWY_TARGET_INCLUDE
@@ -17,7 +18,7 @@
 #include "kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::float_targets::HWY_NAMESPACE {
 
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3) || HWY_ARCH_ARM_A64
 
@@ -277,18 +278,22 @@ FloatKernels kernels() { return scalar_kernels(); }
 
 #endif
 
-}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
+}  // namespace stele::inline v0::precision_detail::float_targets::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
 namespace stele::inline v0::precision_detail {
 
+namespace float_targets {
 HWY_EXPORT(kernels);
+static FloatKernels best() noexcept { return HWY_DYNAMIC_DISPATCH(kernels)(); }
+}  // namespace float_targets
 
-FloatKernels float_kernels() noexcept { return HWY_DYNAMIC_DISPATCH(kernels)(); }
+FloatKernels float_kernels() noexcept { return float_targets::best(); }
 
-#ifdef HWY_COMPILE_ONLY_STATIC  // one target, and no part of Highway's library
+#if defined(HWY_COMPILE_ONLY_STATIC) || \
+    defined(HWY_COMPILE_ONLY_SCALAR)  // one target, and no part of Highway's library
 std::int64_t available_targets() noexcept { return HWY_STATIC_TARGET; }
 void force_target(std::int64_t /*target*/) noexcept {}
 #else

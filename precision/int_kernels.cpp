@@ -2,6 +2,7 @@
 // make no comparisons: they collect lost bits with OR, and only a block with a loss is searched. AVX-512 is excluded
 // because its gain does not justify its compile time.
 
+#undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3 | HWY_AVX3 | HWY_AVX3_DL)
 
 #undef HWY_TARGET_INCLUDE
@@ -18,7 +19,7 @@
 #include "kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::integer_targets::HWY_NAMESPACE {
 
 constexpr std::size_t kIntBlock = 256;
 
@@ -128,17 +129,23 @@ HWY_ATTR bool any_of_mask(const std::byte* src, std::size_t bytes, std::uint64_t
   return (seen & mask) != 0;
 }
 
-}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
+}  // namespace stele::inline v0::precision_detail::integer_targets::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
 namespace stele::inline v0::precision_detail {
 
+namespace integer_targets {
 HWY_EXPORT(any_of_mask);
 HWY_EXPORT(ints_from);
+static Kernel best(DType from, DType to) noexcept { return HWY_DYNAMIC_DISPATCH(ints_from)(from, to); }
+static bool any_of(const std::byte* src, std::size_t bytes, std::uint64_t mask) noexcept {
+  return HWY_DYNAMIC_DISPATCH(any_of_mask)(src, bytes, mask);
+}
+}  // namespace integer_targets
 
-Kernel int_kernel(DType from, DType to) noexcept { return HWY_DYNAMIC_DISPATCH(ints_from)(from, to); }
+Kernel int_kernel(DType from, DType to) noexcept { return integer_targets::best(from, to); }
 
 bool any_top_bit(const std::byte* src, std::size_t width, std::size_t count) noexcept {
   const std::size_t top_byte = std::endian::native == std::endian::little ? width - 1 : 0;
@@ -146,11 +153,11 @@ bool any_top_bit(const std::byte* src, std::size_t width, std::size_t count) noe
   for (std::size_t i = 0; i < 8; i += width) pattern[i + top_byte] = std::byte{0x80};
   std::uint64_t mask = 0;
   std::memcpy(&mask, pattern, 8);
-  return HWY_DYNAMIC_DISPATCH(any_of_mask)(src, width * count, mask);
+  return integer_targets::any_of(src, width * count, mask);
 }
 
 bool any_bad_bool(const std::byte* src, std::size_t count) noexcept {
-  return HWY_DYNAMIC_DISPATCH(any_of_mask)(src, count, 0xFEFEFEFEFEFEFEFEu);
+  return integer_targets::any_of(src, count, 0xFEFEFEFEFEFEFEFEu);
 }
 
 }  // namespace stele::inline v0::precision_detail

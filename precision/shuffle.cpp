@@ -1,6 +1,7 @@
 // Byte shuffle: stores the first bytes of all elements, then the second bytes, and so on. Exponents are then adjacent,
 // and a general compressor finds their repetitions.
 
+#undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3 | HWY_AVX3 | HWY_AVX3_DL)
 
 #undef HWY_TARGET_INCLUDE
@@ -16,7 +17,7 @@
 #include "stele/precision/shuffle.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::shuffling::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -128,13 +129,13 @@ HWY_ATTR void join(const std::byte* from, std::byte* to, std::size_t count, std:
   if (count != 0) std::memcpy(to, from, count * width);
 }
 
-}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
+}  // namespace stele::inline v0::precision_detail::shuffling::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
 namespace stele::inline v0 {
-namespace precision_detail {
+namespace precision_detail::shuffling {
 
 HWY_EXPORT(split);
 HWY_EXPORT(join);
@@ -147,13 +148,13 @@ static void join_best(const std::byte* from, std::byte* to, std::size_t count, s
   HWY_DYNAMIC_DISPATCH(join)(from, to, count, width);
 }
 
-}  // namespace precision_detail
+}  // namespace precision_detail::shuffling
 
 void shuffle_bytes(const std::byte* from, std::byte* to, std::size_t count, std::size_t width) noexcept {
-  precision_detail::split_best(from, to, count, width);
+  precision_detail::shuffling::split_best(from, to, count, width);
 }
 void unshuffle_bytes(const std::byte* from, std::byte* to, std::size_t count, std::size_t width) noexcept {
-  precision_detail::join_best(from, to, count, width);
+  precision_detail::shuffling::join_best(from, to, count, width);
 }
 
 }  // namespace stele::inline v0

@@ -56,7 +56,7 @@ std::string repaired(std::string_view text) {
 }
 
 // Writes JSON in the form of Jackson's indented output: one line for each member, and arrays on one line.
-class Text {
+class JacksonText {
  public:
   void open() { out_ += '{', ++depth_, first_ = true; }
   void close() {
@@ -182,7 +182,7 @@ class Text {
 }  // namespace
 
 std::string TrainingObject::json() const {
-  Text text;
+  JacksonText text;
   text.object(*this);
   return text.take();
 }
@@ -192,7 +192,7 @@ std::string TrainingConfig::json() const {
     const Result<TrainingConfig> before = parse(*source.text);
     if (before && *before == *this) return *source.text;
   }
-  Text text;
+  JacksonText text;
   text.open();
   text.key("updater"), text.object(updater);
   text.key("regularization");

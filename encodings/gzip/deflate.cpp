@@ -6,12 +6,14 @@
 #include <new>
 #include <utility>
 
-#include <zlib.h>
-
 #include "gzip.hpp"
 #include "stele/bytes.hpp"
+#if STELE_ZLIB
+#include <zlib.h>
+#endif
 
 namespace stele::inline v0::detail::gzip {
+#if STELE_ZLIB
 namespace {
 
 /// Size of the pieces passed to zlib, independent of the caller's pieces.
@@ -86,4 +88,14 @@ Status GzipSink::deflate_all(bool finish) {
   return {};
 }
 
+#else
+
+struct GzipSink::State {};
+
+GzipSink::GzipSink(Sink& below, int, int) : Sink(below.name()), below_(below) {}
+GzipSink::~GzipSink() = default;
+Status GzipSink::write(std::span<const std::span<const std::byte>>) { return left_out(below_.name()); }
+Status GzipSink::finish() { return left_out(below_.name()); }
+
+#endif
 }  // namespace stele::inline v0::detail::gzip

@@ -2,10 +2,15 @@
 #include "gzip.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <new>
+#include <utility>
 
+#if STELE_ZLIB
 #include <libdeflate.h>
 #include <zlib.h>
+#endif
 
 #include "inflate.hpp"
 
@@ -32,6 +37,14 @@ Result<bool> is_gzip(const Source& source) {
 void add_unchecked_header(Report& report) {
   report.add(Report::What::unchecked, "gzip header", "time, flags, system: loads ignore them");
 }
+
+Error left_out(std::string file) {
+  return Error(Errc::unsupported, "this program was built without zlib")
+      .file(std::move(file))
+      .hint("compile stele with -D STELE_ZLIB=1, and link zlib and libdeflate");
+}
+
+#if STELE_ZLIB
 
 std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> out) noexcept {
   constexpr std::size_t max_piece = std::size_t{64} << 10;
@@ -76,5 +89,65 @@ std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t lengt
   for (; length_of_b > part; length_of_b -= part) a = static_cast<std::uint32_t>(::crc32_combine(a, 0, z_off_t{part}));
   return static_cast<std::uint32_t>(::crc32_combine(a, b, static_cast<z_off_t>(length_of_b)));
 }
+
+#else
+
+std::span<const std::byte> inflated_head(std::span<const std::byte>, std::span<std::byte>) noexcept { return {}; }
+
+Result<std::size_t> inflate_next(std::span<const std::byte>&, std::span<std::byte>) { return left_out({}); }
+
+namespace {
+
+constexpr std::uint32_t polynomial = 0xedb88320;  // bit-reversed
+
+/// tables[k][b]: the CRC of the byte b followed by k zeros.
+constexpr auto tables = [] {
+  std::array<std::array<std::uint32_t, 256>, 8> made{};
+  for (std::uint32_t b = 0; b < 256; ++b) {
+    std::uint32_t crc = b;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? polynomial : 0);
+    made[0][b] = crc;
+  }
+  for (std::size_t k = 1; k < 8; ++k) {
+    for (std::size_t b = 0; b < 256; ++b) made[k][b] = made[k - 1][b] >> 8 ^ made[0][made[k - 1][b] & 0xff];
+  }
+  return made;
+}();
+
+/// Returns the product of two polynomials modulo the CRC's. Bit 31 is the constant term.
+std::uint32_t product(std::uint32_t a, std::uint32_t b) noexcept {
+  std::uint32_t sum = 0;
+  for (std::uint32_t bit = 0x80000000U; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) sum ^= b;
+    b = b >> 1 ^ ((b & 1) != 0 ? polynomial : 0);
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept {
+  const auto* at = static_cast<const unsigned char*>(data);
+  crc = ~crc;
+  for (; size >= 8; size -= 8, at += 8) {  // eight bytes at a time: their tables are looked up independently
+    const std::uint32_t low = crc ^ (at[0] | at[1] << 8 | at[2] << 16 | std::uint32_t{at[3]} << 24);
+    crc = tables[7][low & 0xff] ^ tables[6][low >> 8 & 0xff] ^ tables[5][low >> 16 & 0xff] ^ tables[4][low >> 24] ^
+          tables[3][at[4]] ^ tables[2][at[5]] ^ tables[1][at[6]] ^ tables[0][at[7]];
+  }
+  for (; size != 0; --size) crc = crc >> 8 ^ tables[0][(crc ^ *at++) & 0xff];
+  return ~crc;
+}
+
+std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept {
+  // The CRC is linear: a is advanced over zeros in place of b, which multiplies it by x^(8 * length).
+  std::uint32_t power = 0x00800000;  // x^8
+  for (; length_of_b != 0; length_of_b >>= 1) {
+    if ((length_of_b & 1) != 0) a = product(a, power);
+    power = product(power, power);
+  }
+  return a ^ b;
+}
+
+#endif
 
 }  // namespace stele::inline v0::detail::gzip

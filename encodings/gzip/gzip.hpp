@@ -5,12 +5,19 @@
 // 2. DEFLATE data; u32 CRC-32 and u32 length, modulo 2^32, of the inflated data
 // 3. other members directly after it; the inflated data of all are joined
 // All little-endian. Source: RFC 1952.
+//
+// With STELE_ZLIB=0, for programs that link neither library, deflated data are refused.
 #pragma once
+
+#ifndef STELE_ZLIB
+#define STELE_ZLIB 1
+#endif
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "stele/report.hpp"
 #include "stele/result.hpp"
@@ -18,6 +25,9 @@
 #include "stele/source.hpp"
 
 namespace stele::inline v0::detail::gzip {
+
+// Strategies of zlib.
+inline constexpr int default_strategy = 0, huffman_only = 2;
 
 class InflatedSource;
 
@@ -59,6 +69,9 @@ class GzipSink final : public Sink {
   Sink& below_;
   std::unique_ptr<State> state_;
 };
+
+/// Returns the error of a program without zlib for data that are or would be deflated.
+Error left_out(std::string file);
 
 /// Returns true if `head` is the beginning of a gzip file with DEFLATE data.
 bool is_gzip(std::span<const std::byte> head) noexcept;

@@ -6,18 +6,21 @@
 #include <new>
 #include <utility>
 
-#include <zlib.h>
-
 #include "base/limits.hpp"
 #include "base/threads.hpp"
 #include "gzip.hpp"
 #include "io/os/os.hpp"
+#if STELE_ZLIB
+#include <zlib.h>
+#endif
 
 namespace stele::inline v0::detail::gzip {
 namespace {
 
+#if STELE_ZLIB
 constexpr std::size_t input_size = std::size_t{64} << 10;
 constexpr std::size_t window_size = std::size_t{32} << 10;
+#endif
 constexpr std::uint64_t max_kept = 256;
 constexpr std::uint64_t min_step = std::uint64_t{1} << 20;
 
@@ -36,6 +39,7 @@ Error wrong_crc(const Source& source, const Data& data, std::uint32_t found) {
 /// Contains its own address, so it is never moved.
 class Inflater::State {
  public:
+#if STELE_ZLIB
   explicit State(bool gzip) {
     if (inflateInit2(&stream, gzip ? 15 + 16 : -15) != Z_OK) STELE_THROW(std::bad_alloc());
   }
@@ -47,6 +51,9 @@ class Inflater::State {
   ~State() { inflateEnd(&stream); }
 
   z_stream stream{};
+#else
+  explicit State(bool) {}
+#endif
   std::uint64_t used = 0;  // number of compressed bytes used
   std::uint64_t made = 0;
   std::uint32_t crc = 0;  // CRC of all inflated bytes
@@ -64,6 +71,7 @@ std::uint64_t Inflater::made() const noexcept { return state_->made; }
 
 std::unique_ptr<Inflater::State> Inflater::keep() { return std::make_unique<State>(*state_); }
 
+#if STELE_ZLIB
 bool Inflater::again(std::uint64_t offset, std::span<std::byte> out) {
   const std::uint64_t back = state_->made - offset;
   if (back > window_size) return false;
@@ -75,6 +83,9 @@ bool Inflater::again(std::uint64_t offset, std::span<std::byte> out) {
   std::memcpy(out.data(), window.data() + (size - back), out.size());
   return true;
 }
+#else
+bool Inflater::again(std::uint64_t, std::span<std::byte>) { return false; }
+#endif
 
 Result<std::size_t> Inflater::next(std::span<std::byte> out) {
   std::size_t made = 0;
@@ -107,6 +118,7 @@ Error Inflater::bad(const char* why) const {
   return Error(Errc::malformed, why).file(source_.name()).offset(data_.offset + state_->used);
 }
 
+#if STELE_ZLIB
 /// Reads at least one byte, or returns 0 at the end.
 Result<std::size_t> Inflater::some(std::span<std::byte> out) {
   z_stream& z = state_->stream;
@@ -166,6 +178,9 @@ Status Inflater::feed() {
   z.avail_in = static_cast<uInt>(n);
   return {};
 }
+#else
+Result<std::size_t> Inflater::some(std::span<std::byte>) { return left_out(source_.name()); }
+#endif
 
 // ---- InflatedSource
 

@@ -140,9 +140,9 @@ class Journal {
 };
 
 /// Reads a source from a position on.
-class Reader {
+class JournalReader {
  public:
-  Reader(const Source& source, std::uint64_t at, std::uint64_t end) : source_(source), at_(at), end_(end) {}
+  JournalReader(const Source& source, std::uint64_t at, std::uint64_t end) : source_(source), at_(at), end_(end) {}
   /// Returns up to `size` bytes; at least one, unless all are read.
   Result<Span> some(std::size_t size) {
     if (used_ == filled_) {
@@ -239,7 +239,7 @@ class Waiting {
     STELE_TRY(source->read_at(source->size() - tail_size, tail));
     if (std::memcmp(head.data(), first_line.data(), first_line.size()) != 0) return malformed(source->name());
     detail::Hasher hasher;
-    Reader reader(*source, 0, source->size() - 8);
+    JournalReader reader(*source, 0, source->size() - 8);
     for (;;) {
       STELE_TRY_ASSIGN(const Span bytes, reader.some(std::size_t{1} << 20));
       if (bytes.empty()) break;
@@ -295,7 +295,7 @@ class Waiting {
   /// Calls visit(offset, old bytes, new bytes) for each run.
   template <class Visit>
   Status each_run(const Visit& visit) const {
-    Reader reader(*source_, head_size, source_->size() - tail_size);
+    JournalReader reader(*source_, head_size, source_->size() - tail_size);
     Bytes memory(2 * max_run);
     for (std::uint64_t at = 0;;) {
       STELE_TRY_ASSIGN(const std::uint64_t gap, reader.number());

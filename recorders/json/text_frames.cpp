@@ -11,6 +11,7 @@
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::json {
+#if STELE_ZSTD
 namespace {
 
 // Maximum size of a frame (4 MiB). Files of other programs with larger frames are read as streams.
@@ -298,4 +299,5 @@ Result<bool> open_frames(const SourcePtr& source, std::uint64_t budget, OpenedTe
   return Seekable(source, budget).run(out);
 }
 
+#endif
 }  // namespace stele::inline v0::detail::json

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include <zstd.h>
-
 #include "base/threads.hpp"
 #include "encodings/gzip/inflate.hpp"
 #include "stele/bytes.hpp"
@@ -45,6 +43,7 @@ class Stream {
   virtual Result<std::size_t> next(std::span<std::byte> out) = 0;
 };
 
+#if STELE_ZSTD
 class ZstdStream final : public Stream {
  public:
   explicit ZstdStream(const Source& source) : source_(source), context_(zstd::new_decompressor()), input_(input_size) {
@@ -92,6 +91,7 @@ class ZstdStream final : public Stream {
   std::span<const std::byte> rest_;
   std::uint64_t offset_ = 0;
 };
+#endif
 
 class GzipStream final : public Stream {
  public:
@@ -112,11 +112,10 @@ class StreamedText final : public Text {
     if (stream_ == nullptr || offset < at_) {
       at_ = 0;
       stream_.reset();
-      if (coding_ == Coding::gzip) {
-        stream_ = std::make_unique<GzipStream>(*source_);
-      } else {
-        stream_ = std::make_unique<ZstdStream>(*source_);
-      }
+      if (coding_ == Coding::gzip) stream_ = std::make_unique<GzipStream>(*source_);
+#if STELE_ZSTD
+      if (coding_ == Coding::zstd) stream_ = std::make_unique<ZstdStream>(*source_);
+#endif
     }
     if (skipped_.empty() && at_ < offset) skipped_ = Bytes(input_size);
     while (at_ < offset) {
@@ -160,15 +159,19 @@ Coding coding_of(std::span<const std::byte> head) noexcept {
   if (head.size() < 4) return Coding::plain;
   const auto at = [&](std::size_t i) { return std::to_integer<std::uint32_t>(head[i]); };
   const std::uint32_t magic = at(0) | at(1) << 8 | at(2) << 16 | at(3) << 24;
-  return magic == ZSTD_MAGICNUMBER || (magic & 0xfffffff0U) == ZSTD_MAGIC_SKIPPABLE_START ? Coding::zstd
-                                                                                          : Coding::plain;
+  return magic == zstd::magic || (magic & 0xfffffff0U) == zstd::skippable_magic ? Coding::zstd : Coding::plain;
 }
 
 Result<OpenedText> open_text(SourcePtr source, Coding coding, std::uint64_t budget) {
   OpenedText opened;
   if (coding == Coding::zstd) {
+#if STELE_ZSTD
     STELE_TRY_ASSIGN(const bool seekable, open_frames(source, budget, opened));
     if (seekable) return opened;
+#else
+    static_cast<void>(budget);
+    return zstd::left_out(source->name());
+#endif
   }
   if (coding == Coding::plain) {
     opened.text = std::make_unique<PlainText>(std::move(source));

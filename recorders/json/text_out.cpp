@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <zlib.h>
-
 #include "base/hash.hpp"
 #include "base/parallel.hpp"
 #include "encodings/gzip/gzip.hpp"
@@ -101,6 +99,7 @@ class GzipOut final : public TextOut {
   Bytes text_;
 };
 
+#if STELE_ZSTD
 /// A frame to be written.
 struct Packed {
   Bytes text;
@@ -133,7 +132,7 @@ constexpr std::size_t raw_frame_size(std::size_t text) {
 /// Writes a zstd frame of raw blocks (RFC 8878), of raw_frame_size() bytes at most. Returns its size.
 std::size_t raw_frame(std::string_view text, std::byte* out) {
   std::byte* p = out;
-  store_le(p, std::uint32_t{ZSTD_MAGICNUMBER});
+  store_le(p, zstd::magic);
   p[4] = std::byte{0xe0};
   store_le(p + 5, std::uint64_t{text.size()});
   p += frame_head;
@@ -261,24 +260,28 @@ class ZstdOut final : public TextOut {
   std::string hashes_;        // hashes of the frames
   std::uint64_t stored_ = 0;  // bytes of all frames
 };
+#endif
 
 }  // namespace
 
 std::unique_ptr<TextOut> counted_text() { return std::make_unique<CountedOut>(); }
 
-std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, bool stored, const Workers& workers,
-                                  Sink& sink) {
+Result<std::unique_ptr<TextOut>> text_out(Coding coding, int level, bool noise, bool stored,
+                                          [[maybe_unused]] const Workers& workers, Sink& sink) {
+  using Made = std::unique_ptr<TextOut>;
   if (coding == Coding::zstd) {
-    return std::make_unique<ZstdOut>(sink, level == 0 ? 1 : std::clamp(level, -50, 19), workers);
+#if STELE_ZSTD
+    return Made(std::make_unique<ZstdOut>(sink, level == 0 ? 1 : std::clamp(level, -50, 19), workers));
+#else
+    return zstd::left_out(sink.name());
+#endif
   }
   if (coding == Coding::gzip) {
-    return std::make_unique<GzipOut>(sink,
-                                     stored       ? 0
-                                     : level == 0 ? 1
-                                                  : std::clamp(level, 1, 9),
-                                     level == 0 && noise ? Z_HUFFMAN_ONLY : Z_DEFAULT_STRATEGY);
+    const int of_zlib = level == 0 ? 1 : std::clamp(level, 1, 9);
+    return Made(std::make_unique<GzipOut>(sink, stored ? 0 : of_zlib,
+                                          level == 0 && noise ? gzip::huffman_only : gzip::default_strategy));
   }
-  return std::make_unique<PlainOut>(sink);
+  return Made(std::make_unique<PlainOut>(sink));
 }
 
 }  // namespace stele::inline v0::detail::json

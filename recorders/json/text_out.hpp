@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "stele/executor.hpp"
+#include "stele/result.hpp"
 #include "stele/sink.hpp"
 #include "text_in.hpp"
 
@@ -41,8 +42,9 @@ std::unique_ptr<TextOut> counted_text();
 
 /// Returns a TextOut that writes to `sink`. `level`: 0 selects the default. `noise`: the text is nearly all base64; at
 /// level 0, zlib then skips the search for repetitions, because the numbers of a tensor hardly ever repeat and the
-/// search would take three quarters of the time. `stored`: gzip does not compress.
-std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, bool stored, const Workers& workers,
-                                  Sink& sink);
+/// search would take three quarters of the time. `stored`: gzip does not compress. Errors: unsupported (a program
+/// without zstd).
+Result<std::unique_ptr<TextOut>> text_out(Coding coding, int level, bool noise, bool stored, const Workers& workers,
+                                          Sink& sink);
 
 }  // namespace stele::inline v0::detail::json

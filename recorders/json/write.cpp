@@ -79,11 +79,11 @@ class NumberSink final : public PieceSink {
   std::string text_;
 };
 
-class Writer {
+class DocumentWriter {
  public:
   /// `measures`: only counts characters, without reading data.
-  Writer(Snapshot snapshot, const JsonOptions& options, json::TextOut& out, const detail::Workers& workers,
-         bool measures = false)
+  DocumentWriter(Snapshot snapshot, const JsonOptions& options, json::TextOut& out, const detail::Workers& workers,
+                 bool measures = false)
       : snapshot_(std::move(snapshot)),
         data_(*snapshot_.data()),
         options_(options),
@@ -371,8 +371,8 @@ class CountingSink final : public Sink {
 Result<bool> compresses_too_well(const Snapshot& snapshot, const JsonOptions& options, bool noise,
                                  const detail::Workers& workers) {
   CountingSink sink;
-  const auto out = json::text_out(json::Coding::gzip, options.level, noise, false, workers, sink);
-  STELE_TRY(Writer(snapshot, options, *out, workers, true).run());
+  STELE_TRY_ASSIGN(const auto out, json::text_out(json::Coding::gzip, options.level, noise, false, workers, sink));
+  STELE_TRY(DocumentWriter(snapshot, options, *out, workers, true).run());
   std::uint64_t data = 0;
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     data += base64_size(static_cast<std::size_t>(snapshot.leaf(i).byte_size()));
@@ -410,15 +410,15 @@ Status JsonFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   const bool noise = base64 / 16 > max_node_bytes * snapshot.nodes().size();
   if (coding == json::Coding::plain && options_.numbers_up_to == 0) {
     const auto count = json::counted_text();
-    STELE_TRY(Writer(snapshot, options_, *count, workers, true).run());
+    STELE_TRY(DocumentWriter(snapshot, options_, *count, workers, true).run());
     STELE_TRY(sink.reserve(count->position()));
   }
   bool stored = false;
   if (coding == json::Coding::gzip) {
     STELE_TRY_ASSIGN(stored, compresses_too_well(snapshot, options_, noise, workers));
   }
-  const auto out = json::text_out(coding, options_.level, noise, stored, workers, sink);
-  return Writer(detail::in_file_order(snapshot), options_, *out, workers).run();
+  STELE_TRY_ASSIGN(const auto out, json::text_out(coding, options_.level, noise, stored, workers, sink));
+  return DocumentWriter(detail::in_file_order(snapshot), options_, *out, workers).run();
 }
 
 }  // namespace stele::inline v0

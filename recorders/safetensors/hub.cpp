@@ -39,20 +39,20 @@ Result<std::string> text_of(const Bundle& folder, const char* name) {
 }
 
 /// A member of a JSON object: places of its key and its value in the text.
-struct Member {
+struct JsonMember {
   std::string key;
   std::size_t begin = 0, value = 0, end = 0;
 };
 
 /// Lists the members of the object that a text consists of; nullopt if it is something else.
-std::optional<std::vector<Member>> members_of(std::string_view text) {
+std::optional<std::vector<JsonMember>> members_of(std::string_view text) {
   json::Reader in(text);
-  std::vector<Member> all;
+  std::vector<JsonMember> all;
   std::string scratch;
   std::string_view key, raw;
   if (!in.begin_object()) return std::nullopt;
   while (in.next_key(key, scratch)) {
-    Member& m = all.emplace_back();
+    JsonMember& m = all.emplace_back();
     m.key = key;
     m.begin = static_cast<std::size_t>(in.offset());
     if (!in.skip_value(&raw)) return std::nullopt;
@@ -64,8 +64,8 @@ std::optional<std::vector<Member>> members_of(std::string_view text) {
 }
 
 /// Returns the value of a member as text; empty if there is none.
-std::string_view value_of(std::string_view text, const std::vector<Member>& members, std::string_view key) {
-  const auto found = std::find_if(members.begin(), members.end(), [&](const Member& m) { return m.key == key; });
+std::string_view value_of(std::string_view text, const std::vector<JsonMember>& members, std::string_view key) {
+  const auto found = std::find_if(members.begin(), members.end(), [&](const JsonMember& m) { return m.key == key; });
   return found != members.end() ? text.substr(found->value, found->end - found->value) : std::string_view();
 }
 
@@ -79,7 +79,7 @@ bool same_json(std::string_view a, std::string_view b) {
 void remove_member(std::string& text, std::string_view key) {
   const auto members = members_of(text);
   if (!members) return;
-  const auto found = std::find_if(members->begin(), members->end(), [&](const Member& m) { return m.key == key; });
+  const auto found = std::find_if(members->begin(), members->end(), [&](const JsonMember& m) { return m.key == key; });
   if (found == members->end()) return;
   const auto next = std::next(found);
   if (found != members->begin()) {
@@ -141,7 +141,7 @@ std::string updated(std::string text, const std::string& quantization) {
     return text;
   }
   const auto left = *members_of(text);
-  const auto old = std::find_if(left.begin(), left.end(), [](const Member& m) { return m.key == config_key; });
+  const auto old = std::find_if(left.begin(), left.end(), [](const JsonMember& m) { return m.key == config_key; });
   if (old != left.end()) return text.replace(old->value, old->end - old->value, quantization);
   const std::string entry = "\"" + std::string(config_key) + "\": " + quantization;
   if (left.empty()) return text.insert(text.find('{') + 1, entry);
@@ -167,7 +167,8 @@ std::string with_dtype(std::string text, const Snapshot& snapshot) {
   for (const char* const key : {"dtype", "torch_dtype"}) {
     const auto members = members_of(text);
     if (!members) return text;
-    const auto found = std::find_if(members->begin(), members->end(), [&](const Member& m) { return m.key == key; });
+    const auto found =
+        std::find_if(members->begin(), members->end(), [&](const JsonMember& m) { return m.key == key; });
     if (found == members->end()) continue;
     const std::string_view now = std::string_view(text).substr(found->value, found->end - found->value);
     const auto named = std::find_if(std::begin(names), std::end(names), [&](const auto& n) { return n.first == now; });

@@ -24,7 +24,7 @@ namespace {
 namespace json = detail::json;
 using detail::safetensors::max_header;
 
-constexpr std::string_view total_size = "total_size";
+constexpr std::string_view total_size_key = "total_size";
 /// Metadata that the transformers package requires in each file.
 constexpr std::pair<const char*, const char*> framework("format", "pt");
 
@@ -64,7 +64,7 @@ Result<std::string> index_of(const Snapshot& snapshot, std::uint64_t total,
     out.key(key);
     out.string(value);
   }
-  out.key(total_size);
+  out.key(total_size_key);
   out.u64(total);
   out.end_object();
   out.key("weight_map");
@@ -90,7 +90,7 @@ struct ShardSet {
 Result<ShardSet> plan_set(const Snapshot& snapshot, const std::string& stem, std::uint64_t shard_bytes) {
   const detail::LeafPaths paths(*snapshot.data());
   STELE_TRY(detail::safetensors::check(detail::entries_of(snapshot, paths), snapshot.metadata()));
-  if (snapshot.metadata().contains(std::string(total_size))) {
+  if (snapshot.metadata().contains(std::string(total_size_key))) {
     return Error(Errc::not_representable, "the metadata key total_size is reserved for the format");
   }
   ShardSet set;

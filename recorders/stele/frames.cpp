@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <zstd.h>
-
 #include "base/limits.hpp"
 #include "base/parallel.hpp"
 #include "base/threads.hpp"
@@ -19,6 +17,7 @@
 #include "stele/recorders/stele_reader.hpp"
 
 namespace stele::inline v0::detail {
+#if STELE_ZSTD
 namespace {
 
 constexpr std::size_t frame_size = std::size_t{1} << 20;
@@ -401,4 +400,5 @@ Status read_frames(const FramedBlock& block, std::uint64_t first, std::span<std:
   return {};
 }
 
+#endif
 }  // namespace stele::inline v0::detail

@@ -54,6 +54,7 @@ SourceRange locate(const void* at, std::uint64_t number) {
 
 constexpr LeafOps plain_ops{.locate = locate};
 
+#if STELE_ZSTD
 detail::FramedBlock framed(const File& file, const format::Entry& entry) {
   return {*file.source, entry.offset, entry.stored, entry.stored_hash, entry.length, swap_unit(entry.dtype)};
 }
@@ -81,6 +82,7 @@ constexpr LeafOps compressed_ops{
     .stream = stream_compressed,
     .encoding = "zstd",
     .hash = [](const void* at, std::uint64_t number) { return static_cast<const File*>(at)->entry(number).hash; }};
+#endif
 
 class SteleReader {
  public:
@@ -358,9 +360,15 @@ class SteleReader {
     if (entry.alias || entry.node != i || entry.name != path_) return bad("a tensor does not match its entry");
     STELE_TRY(check_entry(node.index, entry));
     // In tree order, blocks follow each other without a gap, so they do not overlap and no bytes are hidden.
+#if STELE_ZSTD
+    const LeafOps& ops = entry.stored != 0 ? compressed_ops : plain_ops;
     if (entry.stored != 0 && !detail::frames_fit(entry.stored, entry.length)) {
       return malformed("the size of a compressed block is impossible", index.entry_offset(node.index));
     }
+#else
+    const LeafOps& ops = plain_ops;
+    if (entry.stored != 0) return detail::zstd::left_out(file_->source->name());
+#endif
     const auto end = checked_add(entry.offset, in_file(entry));
     if (entry.offset != running_ || !end || *end > file_->blocks_end) {
       return malformed("a block does not follow the previous one", index.entry_offset(node.index));
@@ -371,7 +379,6 @@ class SteleReader {
     if (extents_used_ > index.extents()) return bad("tensors share extents");
     extents_.resize(entry.rank);
     for (std::uint32_t d = 0; d < entry.rank; ++d) extents_[d] = index.extent(entry, d);
-    const LeafOps& ops = entry.stored != 0 ? compressed_ops : plain_ops;
     detail::push_tensor(builder_.data(), name, node.conditional, builder_.parent(), entry.dtype, extents_, entry.length,
                         {&ops, file_.get(), node.index});
     if (entry.id_form != 0) {

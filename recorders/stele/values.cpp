@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/limits.hpp"
 #include "stele/recorders/stele_reader.hpp"
 
 namespace stele::inline v0::detail {

@@ -10,9 +10,6 @@
 
 namespace stele::inline v0::detail {
 
-/// Maximum nesting of lists and maps (64 levels), equal to JSON's, so that a Value can move between the two formats.
-inline constexpr int max_value_depth = 64;
-
 Status encode_value(const Value& value, std::vector<std::byte>& out);
 
 /// Decodes exactly `bytes`. Subtracts the heap memory used from `budget`. Errors: malformed, limit.

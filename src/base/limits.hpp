@@ -22,6 +22,9 @@ namespace stele::inline v0::detail {
 /// stack. A stack frame of the save or load walk is under 1 KiB, so this depth fits the smallest usual thread stack.
 inline constexpr int max_depth = 512;
 
+/// Maximum nesting of lists and maps in a value, equal in all formats, so that a Value can move between them.
+inline constexpr int max_value_depth = 64;
+
 /// Maximum number of names in a snapshot: aliases of aliased containers can name 2^n tensors in n bytes.
 inline constexpr std::size_t max_names = std::size_t{1} << 24;
 

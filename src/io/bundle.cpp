@@ -39,12 +39,12 @@ FilePlace FilePlace::folder() const {
 
 namespace {
 
-constexpr std::size_t max_names = 1'000'000;
+constexpr std::size_t max_entries = 1'000'000;
 
 class Lister {
  public:
   Status list(const os::Folder& folder, const std::string& before, int level) {
-    STELE_TRY_ASSIGN(const auto entries, os::entries(folder, max_names - count_));
+    STELE_TRY_ASSIGN(const auto entries, os::entries(folder, max_entries - count_));
     count_ += entries.size();
     for (const os::Entry& entry : entries) {
       found.empty = false;

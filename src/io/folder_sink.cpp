@@ -25,7 +25,7 @@ Status sync_all(const os::Folder& folder) {
 constexpr int max_attempts = 100;
 
 /// The path to save to, and the checks of the existing contents.
-struct Target {
+struct Destination {
   std::string path;  // as the user gave it
   os::Folder folder;
   std::string leaf;
@@ -76,7 +76,7 @@ constexpr char folder_kind = 0;
 
 class FolderSink final : public Sink {
  public:
-  FolderSink(Target target, std::shared_ptr<const os::Folder> old, FileSinkOptions options, std::string leaf,
+  FolderSink(Destination target, std::shared_ptr<const os::Folder> old, FileSinkOptions options, std::string leaf,
              os::Folder made)
       : Sink(target.path),
         target_(std::move(target)),
@@ -127,9 +127,9 @@ class FolderSink final : public Sink {
   /// Renames the new folder to its final name.
   Status put() {
     for (int i = 1;; ++i) {
-      STELE_TRY_ASSIGN(const Target::Old old, target_.look(options_.overwrite));
-      if (old.kind == Target::Old::Kind::full) return exchange(*old.folder);
-      const auto place = old.kind == Target::Old::Kind::missing ? os::rename_new : os::rename;
+      STELE_TRY_ASSIGN(const Destination::Old old, target_.look(options_.overwrite));
+      if (old.kind == Destination::Old::Kind::full) return exchange(*old.folder);
+      const auto place = old.kind == Destination::Old::Kind::missing ? os::rename_new : os::rename;
       auto placed = place(target_.folder, leaf_, target_.leaf, name());
       if (placed) leaf_.clear();
       // Another save finished first: check and replace its folder.
@@ -163,7 +163,7 @@ class FolderSink final : public Sink {
     leaf_.clear();
   }
 
-  Target target_;
+  Destination target_;
   std::shared_ptr<const os::Folder> old_;
   FileSinkOptions options_;
   bool committed_ = false;
@@ -172,8 +172,8 @@ class FolderSink final : public Sink {
   std::shared_ptr<const os::Folder> made_;
 };
 
-Result<std::unique_ptr<Sink>> make_sink(Target target, std::shared_ptr<const os::Folder> old, FileSinkOptions options,
-                                        bool exists) {
+Result<std::unique_ptr<Sink>> make_sink(Destination target, std::shared_ptr<const os::Folder> old,
+                                        FileSinkOptions options, bool exists) {
   const std::string prefix = detail::temporary_prefix(target.leaf, os::longest_name(target.folder));
   for (int i = 0; i < detail::max_tries; ++i) {
     std::string leaf = detail::temporary_name(prefix);
@@ -216,12 +216,12 @@ Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& given, FileSin
     if (named.kind != os::Kind::folder) return Error(Errc::io, "the link leads to a folder without a name").file(path);
   }
   auto [folder_path, leaf] = detail::split_path(resolved);
-  Target target{path, {}, std::move(leaf), std::move(may_replace)};
+  Destination target{path, {}, std::move(leaf), std::move(may_replace)};
   if (target.leaf.empty() || target.leaf == "." || target.leaf == "..") {
     return Error(Errc::invalid_argument, "the path does not contain the folder's name").file(path);
   }
   STELE_TRY_ASSIGN(target.folder, os::open_folder({nullptr, folder_path, path}));
-  STELE_TRY_ASSIGN(Target::Old old, target.look(options.overwrite));
+  STELE_TRY_ASSIGN(Destination::Old old, target.look(options.overwrite));
   detail::remove_leftovers(target.folder, folder_path,
                            detail::temporary_prefix(target.leaf, os::longest_name(target.folder)), os::Kind::folder);
   return make_sink(std::move(target), std::move(old.folder), options, exists);

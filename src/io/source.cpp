@@ -60,9 +60,7 @@ class FileSource final : public Source {
       return {};
     });
   }
-  std::shared_ptr<const Bundle> bundle() const override {
-    return folder_ ? folder_reader(*folder_, false) : nullptr;
-  }
+  std::shared_ptr<const Bundle> bundle() const override { return folder_ ? folder_reader(*folder_, false) : nullptr; }
   std::shared_ptr<const Source> mapped() const override;
   const os::File* file() const noexcept override { return part_.offset == 0 ? &file_ : nullptr; }
 
@@ -117,9 +115,7 @@ class MappedSource final : public Source {
     const detail::Lock lock(mutex_);
     return mapping_.writable(static_cast<std::size_t>(range.offset), static_cast<std::size_t>(range.size));
   }
-  std::shared_ptr<const Bundle> bundle() const override {
-    return folder_ ? folder_bundle(*folder_, {}, true) : nullptr;
-  }
+  std::shared_ptr<const Bundle> bundle() const override { return folder_ ? folder_reader(*folder_, true) : nullptr; }
 
  private:
   mutable os::Mapping mapping_;

@@ -14,9 +14,6 @@ namespace stele::inline v0::detail {
 
 namespace {
 
-/// Maximum nesting of a value: the formats' maximum.
-constexpr int max_value_depth = 64;
-
 /// A number or bool as a tensor of one element.
 struct ValueTensor {
   DType dtype = DType::none;

@@ -34,7 +34,7 @@ constexpr std::size_t copy_size = std::size_t{4} << 20;
 /// Maximum size of a leaf that is read together with other leaves.
 constexpr std::uint64_t largest_grouped = std::uint64_t{1} << 20;
 /// Alignment of leaves in memory: the alignment of the largest element.
-constexpr std::uint64_t alignment = 64;
+constexpr std::uint64_t leaf_alignment = 64;
 
 struct Leaf {
   OnDevice from;
@@ -73,7 +73,8 @@ class Lease {
 class DeviceLeaves {
  public:
   explicit DeviceLeaves(Transfer& transfer)
-      : transfer_(transfer), copy_size_(std::min(transfer.buffer_size(), copy_size) / alignment * alignment) {}
+      : transfer_(transfer),
+        copy_size_(std::min(transfer.buffer_size(), copy_size) / leaf_alignment * leaf_alignment) {}
 
   void add(const OnDevice& from, std::uint64_t size) {
     Leaf leaf{from, size};
@@ -84,7 +85,7 @@ class DeviceLeaves {
       Group& group = groups_.back();
       leaf.group = static_cast<std::uint32_t>(groups_.size() - 1);
       leaf.offset = group.size;
-      group.size += (size + alignment - 1) / alignment * alignment;
+      group.size += (size + leaf_alignment - 1) / leaf_alignment * leaf_alignment;
       group.last = static_cast<std::uint32_t>(leaves_.size() + 1);
     }
     leaves_.push_back(leaf);
