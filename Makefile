@@ -28,7 +28,7 @@
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
 #                             packaging-smoke: each component installed, and one program with the Debian packages
 #   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches
-#                             zig-bare amalgamation-test
+#                             amalgamation-test
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
 #   make packages             check the recipes of packaging/ for package managers (installs their tools); FORMATS="stele;gguf":
@@ -267,7 +267,7 @@ packaging packaging-smoke: deb
 	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
-weekly: packaging packages mpi python-asan libcxx module strangers switches zig-bare amalgamation-test
+weekly: packaging packages mpi python-asan libcxx module strangers switches amalgamation-test
 
 abi: deps
 	$(call build,deb,stele)
