@@ -28,7 +28,7 @@
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
 #                             packaging-smoke: each component installed, and one program with the Debian packages
 #   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches
-#                             amalgamation-test
+#                             amalgamation-test wasm
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
 #   make packages             check the recipes of packaging/ for package managers (installs their tools); FORMATS="stele;gguf":
@@ -49,6 +49,8 @@
 #   make macos                library, command, examples and tests for macOS on Arm and Intel, by zig: compiled and linked only
 #   make zig TARGET=x86_64-linux-musl  builds and runs them with another C library: TARGETs are in tools/zig.sh (BARE=1: what
 #                             `make bare` builds); zig-bare: that for musl on x86-64 and Arm, for FreeBSD and for macOS
+#   make wasm                 library and tests for WebAssembly with WASI, by zig, run by wasmtime (both from PyPI, in build/zig);
+#                             wasm-smoke: compiles only the core and what depends on the system
 #   make windows              tests and the command for Windows, by MinGW, under Wine (installs both; builds the libraries);
 #                             windows-smoke: compiles only what depends on the system (installs MinGW)
 #   make python               build the Python module and run its tests (Python packages in build/python/venv; TORCH=1: also
@@ -107,7 +109,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
-.PHONY: bare switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
+.PHONY: bare switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
 .PHONY: format format-check tidy clean remote bench-remote strangers amalgamation amalgamation-test
 
 deps:
@@ -267,7 +269,7 @@ packaging packaging-smoke: deb
 	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
-weekly: packaging packages mpi python-asan libcxx module strangers switches amalgamation-test
+weekly: packaging packages mpi python-asan libcxx module strangers switches amalgamation-test wasm
 
 abi: deps
 	$(call build,deb,stele)
@@ -325,6 +327,14 @@ zig-bare: deps
 macos: deps
 	JOBS=$(JOBS) tools/zig.sh aarch64-macos
 	JOBS=$(JOBS) tools/zig.sh x86_64-macos
+
+wasm: deps
+	JOBS=$(JOBS) tools/zig.sh wasm32-wasi libraries
+	$(call build,wasm)
+	ctest --preset wasm
+wasm-smoke: deps
+	tools/zig.sh wasm32-wasi toolchain
+	tests/wasm/smoke.sh $(JOBS)
 
 windows-smoke: deps
 	@tools/deps.sh windows-smoke

@@ -14,6 +14,7 @@ cd "$(dirname "$0")/.."
 
 target=${1:-}
 toolchain=("-DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/zig.cmake" "-DSTELE_ZIG_TARGET=$target")
+libraries=(zlib zstd libdeflate xxhash highway re2 protobuf openssl)
 case $target in  # OpenSSL's name of the target; CMake builds the other libraries
   windows) openssl_target=mingw64 toolchain=("-DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/windows.cmake") ;;
   aarch64-macos) openssl_target=darwin64-arm64-cc ;;
@@ -23,6 +24,7 @@ case $target in  # OpenSSL's name of the target; CMake builds the other librarie
   riscv64-linux-*) openssl_target=linux64-riscv64 ;;
   x86_64-freebsd) openssl_target=BSD-x86_64 ;;
   aarch64-freebsd) openssl_target=BSD-aarch64 ;;
+  wasm32-wasi) libraries=(zlib zstd libdeflate xxhash highway) ;;
   *) echo "usage: [JOBS=2] tools/cross_deps.sh windows | a target of tools/zig.sh [LIBRARY...]" >&2; exit 2 ;;
 esac
 jobs=${JOBS:-2}
@@ -30,7 +32,6 @@ root=$PWD
 sources=$root/build/cross-sources
 sysroot=$root/build/$target/sysroot
 work=$root/build/$target/deps  # the build folder of one library at a time
-libraries=(zlib zstd libdeflate xxhash highway re2 protobuf openssl)
 [ $# -le 1 ] || libraries=("${@:2}")
 headers=(boost cereal CLI doctest eigen3 flatbuffers xtensor xtl)
 
