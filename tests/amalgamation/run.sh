@@ -5,7 +5,8 @@
 #   run.sh FILES DATA FOLDER [--all]
 #
 # FILES: files.cpp, linked with the library. DATA: the unpacked golden files of the tests. FOLDER: for what is built. --all:
-# also other compilers, optimised, with FMA, and for Windows. CXX: the compiler, by default g++-12.
+# also with exceptions, RTTI and the optional libraries, other compilers, optimised, with FMA, and for Windows. CXX: the
+# compiler, by default g++-12.
 set -euo pipefail
 files=$(realpath "$1") data=$(realpath "$2") work=$3 all=${4:-}
 cd "$(dirname "$0")/../.."
@@ -26,26 +27,19 @@ links=(-lzstd -lz -ldeflate)
 boost=()
 [ ! -d build/deps/boost ] || boost=(-isystem build/deps/boost/usr/include)
 
-# The program of the guide to installation, and those of the first steps.
+# The program of the guide to installation.
 sed -n '/^\/\/ main.cpp$/,/^```/p' docs/guide/install.md | grep -v '^```' >"$work/guide.cpp"
-mkdir -p "$work/blocks" "$work/include/stele"
-echo '#include "../../stele.hpp"' >"$work/include/stele/stele.hpp"
-python3 -B tests/docs/extract.py . "$work/blocks" docs/guide/first-steps.md | grep '^run|' >"$work/blocks/list"
 
-# The two files without exceptions and RTTI, and with both and the optional libraries.
 started=()
 start() { "$cxx" "${strict[@]}" -O0 -c "${@:2}" -o "$work/$1.o" & started+=($!); }
+finish() { for job in "${started[@]}"; do wait "$job" || fail "a source does not compile"; done; started=(); }
 start bare "${bare[@]}" "$work/stele.cpp"
-start whole "${libraries[@]}" "$work/stele.cpp"
 for source in "$here/main.cpp" "$here/other.cpp" "$work/guide.cpp"; do
   start "$(basename "$source" .cpp)" -Wpedantic -Wconversion -Wshadow "${bare[@]}" "$source"
 done
 start boost "${boost[@]}" "$here/boost.cpp"
-# Without warnings: the blocks do not use all results.
-start first -w -I "$work/include" -I tests/docs "$(head -1 "$work/blocks/list" | cut -d'|' -f3)"
 start files_bare "${bare[@]}" -D TWO_FILES "$here/files.cpp"
-start files_whole -D TWO_FILES "$here/files.cpp"
-for job in "${started[@]}"; do wait "$job" || fail "a source does not compile"; done
+finish
 link() { "$cxx" "${@:2}" -o "$work/$1"; }  # link PROGRAM OBJECT...
 run() { mkdir -p "$work/in/$1"; (cd "$work/in/$1" && "${@:2}") || fail "$1: exit status $?"; }
 
@@ -56,15 +50,8 @@ link guide "$work"/{guide,bare}.o
 run guide "$work/guide"
 
 echo "== a program with a Boost of its own"
-link boost "$work"/{boost,whole}.o "${links[@]}"
+link boost "$work"/{boost,bare}.o
 run boost "$work/boost"
-
-echo "== the first steps of the guide"
-link first "$work"/{first,whole}.o "${links[@]}"
-while IFS='|' read -r _ name _; do
-  run "steps/${name##*:}" "$work/first" "${name##*:}" >/dev/null
-done <"$work/blocks/list"
-echo "$(wc -l <"$work/blocks/list") blocks ran"
 
 # written NAME PROGRAM: its files equal those of the library, and each reads the other's.
 written() {
@@ -90,12 +77,27 @@ opened() {
 
 echo "== files"
 link files_bare "$work"/{files_bare,bare}.o
-link files_whole "$work"/{files_whole,whole}.o "${links[@]}"
 written bare "$work/files_bare"
 opened bare "$work/files_bare" "built without z"
+[ "$all" = --all ] || exit 0
+
+echo "== with exceptions, RTTI and the optional libraries: the first steps of the guide, files"
+mkdir -p "$work/blocks" "$work/include/stele"
+echo '#include "../../stele.hpp"' >"$work/include/stele/stele.hpp"
+python3 -B tests/docs/extract.py . "$work/blocks" docs/guide/first-steps.md | grep '^run|' >"$work/blocks/list"
+start whole "${libraries[@]}" "$work/stele.cpp"
+# Without warnings: the blocks do not use all results.
+start first -w -I "$work/include" -I tests/docs "$(head -1 "$work/blocks/list" | cut -d'|' -f3)"
+start files_whole -D TWO_FILES "$here/files.cpp"
+finish
+link first "$work"/{first,whole}.o "${links[@]}"
+while IFS='|' read -r _ name _; do
+  run "steps/${name##*:}" "$work/first" "${name##*:}" >/dev/null
+done <"$work/blocks/list"
+echo "$(wc -l <"$work/blocks/list") blocks ran"
+link files_whole "$work"/{files_whole,whole}.o "${links[@]}"
 written whole "$work/files_whole"
 opened whole "$work/files_whole"
-[ "$all" = --all ] || exit 0
 
 echo "== optimised, with FMA"
 "$cxx" "${strict[@]}" "${libraries[@]}" -O2 -march=haswell -D TWO_FILES "$here/files.cpp" "$work/stele.cpp" "${links[@]}" -o "$work/files_fma"
