@@ -25,7 +25,8 @@
 #   make static               the command stele as one static file, to copy to other machines
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
 #                             packaging-smoke: each component installed, and one program with the Debian packages
-#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers viewer-test npm-test
+#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers
+#                             wasm viewer-test npm-test
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
 #   make packages             check the recipes of packaging/ for package managers (installs their tools); FORMATS="stele;gguf":
@@ -47,6 +48,8 @@
 #                             QEMU): s390x, which is big-endian, arm64, and armhf and i386, which have 32 bits
 #   make macos                library, command, examples and tests for macOS on Arm and Intel, by zig: compiled and linked only
 #   make zig TARGET=x86_64-linux-musl  builds and runs them with another C library: TARGETs are in tools/zig.sh
+#   make wasm                 library and tests for WebAssembly with WASI, by zig, run by wasmtime (both from PyPI, in build/zig);
+#                             wasm-smoke: compiles only the core and what depends on the system
 #   make windows              tests and the command for Windows, by MinGW, under Wine (installs both; builds the libraries);
 #                             windows-smoke: compiles only what depends on the system (installs MinGW)
 #   make python               build the Python module and run its tests (Python packages in build/python/venv; TORCH=1: also
@@ -105,7 +108,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
-.PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
+.PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
 .PHONY: format format-check tidy clean remote bench-remote strangers mutants
 
 deps:
@@ -249,7 +252,7 @@ packaging packaging-smoke: deb
 	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
-weekly: packaging packages mpi python-asan libcxx module strangers viewer-test npm-test
+weekly: packaging packages mpi python-asan libcxx module strangers wasm viewer-test npm-test
 
 abi: deps
 	$(call build,deb,stele)
@@ -327,6 +330,14 @@ zig: deps
 macos: deps
 	JOBS=$(JOBS) tools/zig.sh aarch64-macos
 	JOBS=$(JOBS) tools/zig.sh x86_64-macos
+
+wasm: deps
+	JOBS=$(JOBS) tools/zig.sh wasm32-wasi libraries
+	$(call build,wasm)
+	ctest --preset wasm
+wasm-smoke: deps
+	tools/zig.sh wasm32-wasi toolchain
+	tests/wasm/smoke.sh $(JOBS)
 
 windows-smoke: deps
 	@tools/deps.sh windows-smoke

@@ -42,11 +42,14 @@ Result<Where> where(const Source& source) {
   std::string path = source.name();
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   if (!is_step(*source.bundle())) return Where{std::move(path), std::nullopt};
-  if (!detail::is_url(path)) {  // "." and "dir/.." have no name of a step
+#ifndef __wasi__
+  // "." and "dir/.." have no name of a step. zig's C++ library has no file system for WebAssembly.
+  if (!detail::is_url(path)) {
     std::error_code failed;
     const auto whole = std::filesystem::canonical(std::u8string(path.begin(), path.end()), failed).generic_u8string();
     if (!failed) path.assign(whole.begin(), whole.end());
   }
+#endif
   const std::size_t slash = path.rfind('/');
   const std::string_view name = std::string_view(path).substr(slash + 1);
   const auto step = detail::steps::step_of(name);

@@ -1,7 +1,7 @@
 # Toolchain of zig's clang, libc++ and system libraries, which build for many systems: tools/zig.sh fetches it, and names
 # what is wanted: -D STELE_ZIG_TARGET=aarch64-macos.
 set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES STELE_ZIG_TARGET)
-set(build "${CMAKE_CURRENT_LIST_DIR}/../build")
+get_filename_component(build "${CMAKE_CURRENT_LIST_DIR}/../build" ABSOLUTE)
 string(REGEX MATCH "^([a-z0-9_]+)-([a-z]+)" ignored "${STELE_ZIG_TARGET}")
 set(CMAKE_SYSTEM_PROCESSOR ${CMAKE_MATCH_1})
 if(CMAKE_MATCH_2 STREQUAL "macos")
@@ -9,15 +9,21 @@ if(CMAKE_MATCH_2 STREQUAL "macos")
   set(CMAKE_INSTALL_NAME_TOOL /bin/false)  # of Apple; not needed for static libraries
 elseif(CMAKE_MATCH_2 STREQUAL "windows")
   set(CMAKE_SYSTEM_NAME Windows)
+elseif(CMAKE_MATCH_2 STREQUAL "wasi")
+  set(CMAKE_SYSTEM_NAME Generic)  # CMake knows WASI since 3.31
+  set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)  # zig builds its libraries at the first link
+  set(CMAKE_POSITION_INDEPENDENT_CODE OFF)
+  set(CMAKE_EXECUTABLE_SUFFIX_C .wasm)
+  set(CMAKE_EXECUTABLE_SUFFIX_CXX .wasm)
+  set(CMAKE_CROSSCOMPILING_EMULATOR "${build}/zig/venv/bin/python" "${CMAKE_CURRENT_LIST_DIR}/../tools/wasm_run.py")
 else()
   set(CMAKE_SYSTEM_NAME Linux)
   if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
     set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-${CMAKE_SYSTEM_PROCESSOR}")
   endif()
 endif()
-set(zig "${build}/zig/bin/zig")
-set(CMAKE_C_COMPILER "${zig}" cc -target ${STELE_ZIG_TARGET})
-set(CMAKE_CXX_COMPILER "${zig}" c++ -target ${STELE_ZIG_TARGET})
+set(CMAKE_C_COMPILER "${build}/zig/bin/cc" -target ${STELE_ZIG_TARGET})
+set(CMAKE_CXX_COMPILER "${build}/zig/bin/c++" -target ${STELE_ZIG_TARGET})
 set(CMAKE_C_FLAGS_INIT -fno-sanitize=undefined)  # zig's default without optimisation; it wants a run-time library
 set(CMAKE_CXX_FLAGS_INIT -fno-sanitize=undefined)
 set(CMAKE_AR "${build}/zig/bin/ar" CACHE FILEPATH "")

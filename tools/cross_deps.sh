@@ -13,6 +13,7 @@ cd "$(dirname "$0")/.."
 
 target=${1:-}
 toolchain=("-DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/zig.cmake" "-DSTELE_ZIG_TARGET=$target")
+libraries=(zlib zstd libdeflate xxhash highway re2 protobuf openssl)
 case $target in  # OpenSSL's name of the target; CMake builds the other libraries
   windows) openssl_target=mingw64 toolchain=("-DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/windows.cmake") ;;
   aarch64-macos) openssl_target=darwin64-arm64-cc ;;
@@ -20,6 +21,7 @@ case $target in  # OpenSSL's name of the target; CMake builds the other librarie
   x86_64-linux-*) openssl_target=linux-x86_64 ;;
   aarch64-linux-*) openssl_target=linux-aarch64 ;;
   riscv64-linux-*) openssl_target=linux64-riscv64 ;;
+  wasm32-wasi) libraries=(zlib zstd libdeflate xxhash highway) ;;
   *) echo "usage: [JOBS=2] tools/cross_deps.sh windows | a target of tools/zig.sh" >&2; exit 2 ;;
 esac
 jobs=${JOBS:-2}
@@ -27,7 +29,6 @@ root=$PWD
 sources=$root/build/cross-sources
 sysroot=$root/build/$target/sysroot
 work=$root/build/$target/deps  # the build folder of one library at a time
-libraries=(zlib zstd libdeflate xxhash highway re2 protobuf openssl)
 headers=(boost cereal CLI doctest eigen3 flatbuffers xtensor xtl)
 
 # --- sources ---

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Builds stele with zig's clang and libc++ for a system that this machine is not: tools/zig.sh TARGET [CMAKE TARGET...].
-# Without CMAKE TARGETs, builds all and runs the tests; `libraries` builds only the libraries that stele needs.
+# Without CMAKE TARGETs, builds all and runs the tests; `libraries` builds only the libraries that stele needs, `toolchain`
+# nothing.
 #
 #   tools/zig.sh aarch64-macos            library, command, examples and tests for macOS on Arm: compiled and linked only
 #   tools/zig.sh x86_64-macos             the same for Intel
 #   tools/zig.sh x86_64-linux-musl        for musl; runs the tests of tests/foreign.txt
 #   tools/zig.sh x86_64-linux-gnu.2.28    for glibc 2.28; runs the tests
 #   tools/zig.sh riscv64-linux-musl       for RISC-V; runs the tests of tests/foreign.txt under QEMU
+#   tools/zig.sh wasm32-wasi libraries    for the preset wasm; installs wasmtime, which runs its programs
 #
 # zig comes from the Python package ziglang, below build/zig. JOBS compilers run at a time, by default 2.
 set -euo pipefail
@@ -14,18 +16,23 @@ cd "$(dirname "$0")/.."
 target=${1:?usage: tools/zig.sh TARGET [CMAKE TARGET...]}
 jobs=${JOBS:-2}
 bin=build/zig/bin
+version=ziglang==0.17.1
 
 if [ ! -x build/zig/venv/bin/python ]; then
   python3 -m venv build/zig/venv
-  build/zig/venv/bin/pip install -q --disable-pip-version-check ziglang==0.17.1
+  build/zig/venv/bin/pip install -q --disable-pip-version-check "$version"
 fi
+if [[ $target == wasm* ]]; then build/zig/venv/bin/pip install -q --disable-pip-version-check wasmtime==50.0.1; fi
 zig=$(build/zig/venv/bin/python -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')
 mkdir -p "$bin"
-for tool in zig ar ranlib; do  # CMake wants programs of one word
-  printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" "${tool/zig/}" >"$bin/$tool"
+ln -sfn "$zig" build/zig/zig
+for tool in zig cc c++ ar ranlib; do  # CMake and compiler caches want programs of one word, equal in every checkout
+  # shellcheck disable=SC2016
+  printf '#!/bin/sh\n# %s\nexec "${0%%/*}/../zig" %s "$@"\n' "$version" "${tool/zig/}" >"$bin/$tool"
   chmod +x "$bin/$tool"
 done
 
+[ "${2-}" != toolchain ] || exit 0
 tools/deps.sh cross
 emulator=()
 options=()

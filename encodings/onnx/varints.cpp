@@ -78,8 +78,8 @@ Result<Varints::Place> Varints::each(Place place, Take take) const {
     element_bits |= *value << (number % in_unit * bits(dtype_));
     if (++number % in_unit != 0 && number != count_) continue;
     store_le(unit, std::exchange(element_bits, 0));
-    const std::size_t size =
-        number % in_unit == 0 ? unit_of(dtype_) : number % in_unit;  // k elements of 6 bits: k bytes
+    // k elements of 6 bits: k bytes
+    const auto size = static_cast<std::size_t>(number % in_unit == 0 ? unit_of(dtype_) : number % in_unit);
     STELE_TRY_ASSIGN(const bool more, take(std::span<const std::byte>(unit, size)));
     place = {place.unit + 1, in.position()};
     if (!more) break;

@@ -138,7 +138,7 @@ Status Machine::finish() {
     std::uint32_t run = first;
     first = static_cast<std::uint32_t>(all.size());
     for (; count != 0; run = runs_[run].next) {
-      const auto from = items_.begin() + runs_[run].begin;
+      const Ref* const from = items_.data() + runs_[run].begin;
       all.insert(all.end(), from, from + runs_[run].count);
       count -= runs_[run].count;
     }

@@ -219,8 +219,8 @@ class BoxesReader {
       STELE_TRY(spend(3 * (sizeof(Box) + sizeof(Provider)) + 2 * (16 + sizeof(Extent) * rank)));
       Box& box = boxes.emplace_back();
       box.length.assign(extents.begin(), extents.end());
-      box.start.assign(offsets_.begin() + piece.offsets,
-                       offsets_.begin() + piece.offsets + static_cast<std::ptrdiff_t>(rank));
+      const auto* const start = offsets_.data() + piece.offsets;
+      box.start.assign(start, start + rank);
       for (std::size_t d = 0; d < rank; ++d) {
         const auto end = checked_add(box.start[d], box.length[d]);
         if (!end) {

@@ -45,7 +45,9 @@ class Work {
 #endif
   }
   void finish() const {
+#if STELE_EXCEPTIONS
     if (exception_) std::rethrow_exception(exception_);
+#endif
   }
 
  private:
@@ -56,8 +58,10 @@ class Work {
   std::atomic<std::size_t> next_{0};
   std::size_t count_;
   const std::function<void(std::size_t)>& work_;
+#if STELE_EXCEPTIONS
   std::exception_ptr exception_;
   Mutex mutex_;
+#endif
 };
 
 }  // namespace

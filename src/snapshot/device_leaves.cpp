@@ -92,7 +92,7 @@ class DeviceLeaves {
   std::size_t size() const noexcept { return leaves_.size(); }
 
   Status read(std::uint64_t number, std::uint64_t offset, std::span<std::byte> out) {
-    const Leaf& leaf = leaves_[number];
+    const Leaf& leaf = leaves_[static_cast<std::size_t>(number)];
     if (is_small(leaf.size)) {
       STELE_TRY_ASSIGN(const std::shared_ptr<const Bytes> group, group_of(leaf));
       std::memcpy(out.data(), group->data() + leaf.offset + offset, out.size());
@@ -106,7 +106,7 @@ class DeviceLeaves {
   }
 
   Status stream(std::uint64_t number, PieceSink& sink) {
-    const Leaf& leaf = leaves_[number];
+    const Leaf& leaf = leaves_[static_cast<std::size_t>(number)];
     if (leaf.size == 0) return {};
     if (is_small(leaf.size)) {
       STELE_TRY_ASSIGN(const std::shared_ptr<const Bytes> group, group_of(leaf));

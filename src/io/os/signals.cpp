@@ -1,5 +1,7 @@
 // Counts signals that ask a program to save. Never acts on them.
+#ifndef __wasi__
 #include <csignal>
+#endif
 
 #include <array>
 #include <atomic>
@@ -9,6 +11,14 @@
 #include "io/os/os.hpp"
 
 namespace stele::inline v0::detail::os {
+
+#ifdef __wasi__
+Status catch_signal(int signal) {
+  return Error(Errc::unsupported, "WebAssembly has no signals").found(std::to_string(signal));
+}
+void release_signal(int) noexcept {}
+std::uint64_t signal_count(int) noexcept { return 0; }
+#else
 namespace {
 
 extern "C" {
@@ -79,5 +89,6 @@ void release_signal(int signal) noexcept {
 std::uint64_t signal_count(int signal) noexcept {
   return valid(signal) ? all_caught[static_cast<std::size_t>(signal)].count.load(std::memory_order_relaxed) : 0;
 }
+#endif
 
 }  // namespace stele::inline v0::detail::os

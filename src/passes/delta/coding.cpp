@@ -241,8 +241,8 @@ void set_leaf(SnapshotData& data, std::size_t leaf, DType dtype, std::span<const
   to.dtype = dtype;
   to.bytes = bytes;
   to.provider = provider;
-  if (!std::equal(shape.begin(), shape.end(), data.extents.begin() + to.shape,
-                  data.extents.begin() + to.shape + to.rank)) {
+  const std::span<const Extent> before(data.extents.data() + to.shape, to.rank);
+  if (!std::equal(shape.begin(), shape.end(), before.begin(), before.end())) {
     to.shape = static_cast<std::uint32_t>(data.extents.size());
     to.rank = static_cast<std::uint16_t>(shape.size());
     data.extents.insert(data.extents.end(), shape.begin(), shape.end());

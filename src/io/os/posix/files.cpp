@@ -1,6 +1,5 @@
 #include "io/os/posix/posix.hpp"
 
-#include <signal.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -9,6 +8,9 @@
 #include <utility>
 #if STELE_MMAP
 #include <sys/mman.h>
+#endif
+#ifndef __wasi__
+#include <signal.h>
 #endif
 
 namespace stele::inline v0::detail::os {
@@ -191,6 +193,13 @@ Status sync(const File& file) {
   return failed("cannot sync", file.name());
 }
 
+#ifdef __wasi__
+Status flush(const File&) { return {}; }  // a descriptor has no duplicates
+
+std::uint64_t process_id() noexcept { return 1; }
+
+bool process_lives(std::uint64_t) noexcept { return true; }  // others may use the same folders
+#else
 Status flush(const File& file) {
   // Closing any descriptor of the file flushes it.
   const int copy = ::fcntl(file.handle(), F_DUPFD_CLOEXEC, 0);
@@ -199,7 +208,7 @@ Status flush(const File& file) {
   return {};
 }
 
-// ---- processes, memory
+// ---- processes
 
 std::uint64_t process_id() noexcept { return static_cast<std::uint64_t>(::getpid()); }
 
@@ -207,6 +216,9 @@ bool process_lives(std::uint64_t id) noexcept {
   if (id == 0 || id > static_cast<std::uint64_t>(std::numeric_limits<pid_t>::max())) return false;
   return ::kill(static_cast<pid_t>(id), 0) == 0 || errno != ESRCH;
 }
+#endif
+
+// ---- memory
 
 void advise_huge_pages(void* memory, std::size_t size) noexcept {
   const std::size_t whole = size / huge_page * huge_page;

@@ -1,7 +1,6 @@
 #include "io/os/posix/posix.hpp"
 
 #include <dirent.h>
-#include <sys/file.h>
 
 #include <limits>
 #include <memory>
@@ -72,7 +71,7 @@ void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) 
   if (fd < 0) return;
   struct stat status = {};
   if (retry([&] { return ::fstat(fd, &status); }) == 0 && kind_of(status.st_mode) == kind &&
-      retry([&] { return ::flock(fd, LOCK_SH | LOCK_NB); }) == 0) {
+      lock(fd, Locking::shared_now) == 0) {
     // Removes the file under the lock. A process between creating and locking it waits, and then finds that the file is
     // gone.
     if (kind == Kind::regular) {
@@ -113,7 +112,7 @@ Result<Folder> create_folder(const Folder& folder, const std::string& leaf, bool
   }
   Folder made{File(fd, std::move(file_name)), true};
   // Waits for the lock, as create() does.
-  static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
+  static_cast<void>(lock(fd, Locking::exclusive));
   struct stat status = {};
   const bool known = retry([&] { return ::fstat(fd, &status); }) == 0;
   const std::optional<bool> named = known ? names(folder, leaf, status) : std::nullopt;

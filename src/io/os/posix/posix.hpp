@@ -1,4 +1,6 @@
-// Helpers for the sources of Linux and macOS. Include this header first: it sets the size of off_t.
+// Helpers for the sources of Linux, macOS and other systems with POSIX's calls. Include this header first: it sets the
+// size of off_t. WebAssembly's system interface (__wasi__) has no locks, owners, permissions, processes, signals and
+// shared libraries.
 #pragma once
 
 #ifndef _FILE_OFFSET_BITS
@@ -8,6 +10,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifndef __wasi__
+#include <sys/file.h>
+#endif
 
 #include <cerrno>
 #include <optional>
@@ -35,6 +40,28 @@ auto retry(Call&& call) -> decltype(call()) {
     const auto result = call();
     if (result >= 0 || errno != EINTR) return result;
   }
+}
+
+/// How lock() locks.
+enum class Locking : std::uint8_t {
+  shared_now,     // fails with EWOULDBLOCK if the exclusive lock is taken
+  exclusive_now,  // fails with EWOULDBLOCK if a lock is taken
+  exclusive,      // waits
+};
+
+/// Locks an open file or folder until it is closed. Fails with ENOTSUP on a system without locks. Retries.
+inline int lock(int file, Locking how) {
+#ifdef __wasi__
+  static_cast<void>(file);
+  static_cast<void>(how);
+  errno = ENOTSUP;
+  return -1;
+#else
+  const int operation = how == Locking::shared_now      ? LOCK_SH | LOCK_NB
+                        : how == Locking::exclusive_now ? LOCK_EX | LOCK_NB
+                                                        : LOCK_EX;
+  return retry([&] { return ::flock(file, operation); });
+#endif
 }
 
 /// Refuses a path with a zero byte: the system would cut the path there and use a different file.

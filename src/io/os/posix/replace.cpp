@@ -1,7 +1,5 @@
 #include "io/os/posix/posix.hpp"
 
-#include <sys/file.h>
-
 #include <cstdio>
 #include <string>
 
@@ -24,7 +22,7 @@ Result<File> open_locked(const Path& path) {
   if (fd < 0 && (errno == EACCES || errno == EPERM || errno == EROFS || errno == EISDIR)) fd = open(O_RDONLY);
   if (fd < 0) return cannot_open("cannot open", path);
   File file(fd, std::move(name));
-  if (retry([&] { return ::flock(fd, LOCK_EX | LOCK_NB); }) == 0) return file;
+  if (lock(fd, Locking::exclusive_now) == 0) return file;
   if (errno == EWOULDBLOCK) return File();
   if (errno == ENOLCK || errno == EBADF || errno == EOPNOTSUPP || lacks_flags(errno)) return file;
   return failed("cannot lock", path.name);
@@ -40,7 +38,7 @@ Result<File> create(const Folder& folder, const std::string& leaf, bool secret, 
   if (fd < 0) return failed("cannot create a temporary file next to it", name);
   File file(fd, std::move(file_name));
   // On a file system without locks, remove_abandoned() cannot lock either and removes nothing.
-  static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
+  static_cast<void>(lock(fd, Locking::exclusive));
   // Between creation and locking, another process may have removed it as abandoned.
   struct stat status = {};
   if (retry([&] { return ::fstat(fd, &status); }) != 0) {
@@ -51,6 +49,9 @@ Result<File> create(const Folder& folder, const std::string& leaf, bool secret, 
   return status.st_nlink == 0 ? File() : std::move(file);
 }
 
+#ifdef __wasi__
+Status keep_permissions(const Folder&, const std::string&, const File&) { return {}; }
+#else
 Status keep_permissions(const Folder& folder, const std::string& leaf, const File& file) {
   struct stat old = {};
   if (retry([&] { return ::fstatat(folder.file.handle(), leaf.c_str(), &old, AT_SYMLINK_NOFOLLOW); }) != 0) {
@@ -77,6 +78,7 @@ Status keep_permissions(const Folder& folder, const std::string& leaf, const Fil
   }
   return {};
 }
+#endif
 
 Status rename(const Folder& folder, const std::string& from, const std::string& to, const std::string& name) {
   const int fd = folder.file.handle();
