@@ -282,15 +282,15 @@ report-test: deps
 	$(call build,$(PRESET),stele_command)
 	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -R '^command:report$$' -V
 
-wasm = build/wasm/bindings/wasm/stele.wasm
+module_file = build/wasm/bindings/wasm/stele.wasm
 wasm-module: deps
 	JOBS=$(JOBS) tools/zig.sh wasm32-wasi libraries
 	$(call build,wasm,stele_wasm)
-	@gzip -9c $(wasm) | wc -c | sed 's/$$/ bytes: stele.wasm, compressed by gzip/'
+	@gzip -9c $(module_file) | wc -c | sed 's/$$/ bytes: stele.wasm, compressed by gzip/'
 
 PORT ?= 8000
 viewer-page: wasm-module
-	viewer/build.py $(wasm) build/viewer
+	viewer/build.py $(module_file) build/viewer
 viewer: viewer-page
 	python3 -m http.server --bind 127.0.0.1 --directory build/viewer $(PORT)
 viewer-test: PRESET = dev
@@ -301,7 +301,7 @@ viewer-test: viewer-page
 
 npm: wasm-module
 	rm -rf build/npm
-	packaging/npm/pack.py $(wasm) build/npm/package
+	packaging/npm/pack.py $(module_file) build/npm/package
 	cd build/npm && npm pack --silent ./package
 npm-test: PRESET = dev
 npm-test: npm
