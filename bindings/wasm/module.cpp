@@ -1,5 +1,4 @@
-// The functions of stele.wasm. stele.js is their only caller; it passes and receives text as UTF-8 in the module's
-// memory.
+// The functions of stele.wasm, which stele.js calls with text as UTF-8 in the memory of the module.
 #include <algorithm>
 #include <array>
 #include <cstdint>
