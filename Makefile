@@ -28,7 +28,7 @@
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
 #                             packaging-smoke: each component installed, and one program with the Debian packages
 #   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches
-#                             amalgamation-test wasm
+#                             amalgamation-test wasm viewer-test npm-test
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
 #   make packages             check the recipes of packaging/ for package managers (installs their tools); FORMATS="stele;gguf":
@@ -40,6 +40,9 @@
 #   make interop-dcp          distributed checkpoints both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB)
 #   make embedded             run the programs for a microcontroller under QEMU (installs compilers for Arm and RISC-V, and QEMU)
 #   make report-test          the pages of `stele report` in headless Chromium (installs it)
+#   make viewer               the viewer for browsers, in build/viewer; serves it at http://127.0.0.1:8000 (PORT=)
+#   make viewer-test          the viewer in headless Chromium (installs it; PICTURES=FOLDER: also writes screenshots)
+#   make npm                  the npm package, in build/npm; npm-test: installs it in a folder and tests it in Node
 #   make bare                 library, command and tests without exceptions, RTTI, threads, maps, and calls that only Linux has;
 #                             configures with CMake 3.22
 #   make switches             compiles the library with each of these off alone; switches-smoke: only src/base and src/io
@@ -109,7 +112,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
-.PHONY: bare switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
+.PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
 .PHONY: format format-check tidy clean remote bench-remote strangers amalgamation amalgamation-test
 
 deps:
@@ -269,7 +272,7 @@ packaging packaging-smoke: deb
 	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
-weekly: packaging packages mpi python-asan libcxx module strangers switches amalgamation-test wasm
+weekly: packaging packages mpi python-asan libcxx module strangers switches amalgamation-test wasm viewer-test npm-test
 
 abi: deps
 	$(call build,deb,stele)
@@ -298,6 +301,32 @@ report-test: deps
 	@tools/deps.sh browser
 	$(call build,$(PRESET),stele_command)
 	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -R '^command:report$$' -V
+
+module_file = build/wasm/bindings/wasm/stele.wasm
+wasm-module: deps
+	JOBS=$(JOBS) tools/zig.sh wasm32-wasi libraries
+	$(call build,wasm,stele_wasm)
+	@gzip -9c $(module_file) | wc -c | sed 's/$$/ bytes: stele.wasm, compressed by gzip/'
+
+PORT ?= 8000
+viewer-page: wasm-module
+	viewer/build.py $(module_file) build/viewer
+viewer: viewer-page
+	python3 -m http.server --bind 127.0.0.1 --directory build/viewer $(PORT)
+viewer-test: PRESET = dev
+viewer-test: viewer-page
+	@tools/deps.sh browser
+	$(call build,$(PRESET),stele_command)
+	STELE=build/$(PRESET)/tools/stele/stele STELE_TEST_DATA=$(CURDIR)/build/$(PRESET)/tests/data VIEWER=build/viewer tests/viewer/viewer_test.py -v
+
+npm: wasm-module
+	rm -rf build/npm
+	packaging/npm/pack.py $(module_file) build/npm/package
+	cd build/npm && npm pack --silent ./package
+npm-test: PRESET = dev
+npm-test: npm
+	$(call build,$(PRESET),stele_command)
+	STELE=build/$(PRESET)/tools/stele/stele STELE_TEST_DATA=$(CURDIR)/build/$(PRESET)/tests/data tests/npm/run.sh build/npm
 
 bare: deps
 	$(call build,bare)

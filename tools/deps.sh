@@ -8,7 +8,7 @@
 #   tools/deps.sh dl4j        additional packages of `make interop-dl4j` and `make strangers`
 #   tools/deps.sh api         packages of `make api`
 #   tools/deps.sh embedded    additional packages of `make embedded`
-#   tools/deps.sh browser     packages of `make report-test`
+#   tools/deps.sh browser     packages of `make report-test` and `make viewer-test`
 #   tools/deps.sh foreign     additional packages of `make foreign`
 #   tools/deps.sh emulator    additional packages of `make zig`
 #   tools/deps.sh remote      additional packages of `make remote`

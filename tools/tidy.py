@@ -18,7 +18,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = ("src", "precision", "transforms", "encodings", "training", "graph", "dl4j", "recorders", "remote", "deltas", "device", "checkpoints",
-           "ir", "tools/stele")
+           "ir", "tools/facts", "tools/stele")
 # The kernels include themselves, once for each processor. The units of the other three are large, and their names clash.
 ALONE = ("src", "precision", "ir", "tools/stele")
 BATCH = 8

@@ -187,13 +187,13 @@ Result<Snapshot> transformed(const Convert& options, Snapshot snapshot, bool sta
 Result<bool> all_equal(const Snapshot& kind, std::int64_t count) {
   for (std::size_t i = 0; i < kind.leaf_count(); ++i) {
     const LeafView leaf = kind.leaf(i);
-    if (leaf.size() != 1 || !has_numbers(leaf.dtype()) || parts_of(leaf.dtype()) != 1 ||
+    if (leaf.size() != 1 || !facts::has_numbers(leaf.dtype()) || facts::parts_of(leaf.dtype()) != 1 ||
         element_size(leaf.dtype()) == 0)
       return false;
     std::array<std::byte, 8> bytes{};
     STELE_TRY(leaf.read(0, std::span(bytes).first(element_size(leaf.dtype()))));
     double found = 0;
-    to_doubles(leaf.dtype(), bytes.data(), 1, &found);
+    facts::to_doubles(leaf.dtype(), bytes.data(), 1, &found);
     if (found != static_cast<double>(count)) return false;
   }
   return true;

@@ -2,9 +2,9 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdio>
 #include <new>
-#include <utility>
+#include <span>
+#include <string>
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -14,69 +14,63 @@
 
 namespace stele::command {
 
-struct Digest::State {
-  const EVP_MD* kind = nullptr;
-  EVP_MD_CTX* context = nullptr;
-  XXH3_state_t* xxh3 = nullptr;
-  XXH64_state_t* xxh64 = nullptr;
+namespace {
 
-  State() = default;
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() {
-    EVP_MD_CTX_free(context);
-    XXH3_freeState(xxh3);
-    XXH64_freeState(xxh64);
+class Xxh64 final : public facts::Digest {
+ public:
+  Xxh64() : state_(XXH64_createState()) {
+    if (state_ == nullptr) STELE_THROW(std::bad_alloc());
+    XXH64_reset(state_.get(), 0);
   }
-  bool reset() const {
-    if (xxh3 != nullptr) XXH3_64bits_reset(xxh3);
-    if (xxh64 != nullptr) XXH64_reset(xxh64, 0);
-    return context == nullptr || EVP_DigestInit_ex(context, kind, nullptr) == 1;
-  }
+  void update(std::span<const std::byte> bytes) override { XXH64_update(state_.get(), bytes.data(), bytes.size()); }
+  std::string finish() override { return detail::hex(XXH64_digest(state_.get()), 16); }
+
+ private:
+  struct Free {
+    void operator()(XXH64_state_t* state) const { XXH64_freeState(state); }
+  };
+  std::unique_ptr<XXH64_state_t, Free> state_;
 };
 
-Digest::Digest(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Digest::Digest(Digest&&) noexcept = default;
-Digest& Digest::operator=(Digest&&) noexcept = default;
-Digest::~Digest() = default;
+class Evp final : public facts::Digest {
+ public:
+  Evp() : context_(EVP_MD_CTX_new()) {
+    if (context_ == nullptr) STELE_THROW(std::bad_alloc());
+  }
+  bool begin(const EVP_MD* kind) { return EVP_DigestInit_ex(context_.get(), kind, nullptr) == 1; }
+  void update(std::span<const std::byte> bytes) override {
+    EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());
+  }
+  std::string finish() override {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
+    unsigned size = 0;
+    EVP_DigestFinal_ex(context_.get(), bytes.data(), &size);
+    return detail::hex(std::as_bytes(std::span(bytes)).first(size));
+  }
 
-Result<Digest> Digest::make(std::string_view algorithm) {
-  auto state = std::make_unique<State>();
-  if (algorithm == "xxh3") {
-    state->xxh3 = XXH3_createState();
-  } else if (algorithm == "xxh64") {
-    state->xxh64 = XXH64_createState();
-  } else if (algorithm == "sha1" || algorithm == "sha256") {
-    // A digest of weights does not depend on the machine's configuration of OpenSSL, which may name missing modules.
-    static const int initialized = OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
-    static_cast<void>(initialized);
-    state->kind = algorithm == "sha1" ? EVP_sha1() : EVP_sha256();
-    state->context = EVP_MD_CTX_new();
-  } else {
+ private:
+  struct Free {
+    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+  };
+  std::unique_ptr<EVP_MD_CTX, Free> context_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<facts::Digest>> digest(std::string_view algorithm) {
+  if (algorithm == "xxh3") return facts::xxh3();
+  if (algorithm == "xxh64") return std::unique_ptr<facts::Digest>(std::make_unique<Xxh64>());
+  if (algorithm != "sha1" && algorithm != "sha256") {
     return Error(Errc::unsupported, "no such digest").expected("xxh3, xxh64, sha1 or sha256").found(algorithm);
   }
-  if (state->xxh3 == nullptr && state->xxh64 == nullptr && state->context == nullptr) STELE_THROW(std::bad_alloc());
-  if (!state->reset()) return Error(Errc::unsupported, "OpenSSL does not provide the digest").found(algorithm);
-  return Digest(std::move(state));
-}
-
-void Digest::update(std::span<const std::byte> bytes) {
-  if (state_->xxh3 != nullptr) XXH3_64bits_update(state_->xxh3, bytes.data(), bytes.size());
-  if (state_->xxh64 != nullptr) XXH64_update(state_->xxh64, bytes.data(), bytes.size());
-  if (state_->context != nullptr) EVP_DigestUpdate(state_->context, bytes.data(), bytes.size());
-}
-
-std::string Digest::finish() {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
-  unsigned size = 8;
-  if (state_->context != nullptr) {
-    EVP_DigestFinal_ex(state_->context, bytes.data(), &size);
-  } else {
-    const std::uint64_t hash = state_->xxh3 != nullptr ? XXH3_64bits_digest(state_->xxh3) : XXH64_digest(state_->xxh64);
-    for (unsigned i = 0; i < size; ++i) bytes.at(i) = static_cast<unsigned char>(hash >> (56 - 8 * i));
+  // A digest of weights does not depend on the machine's configuration of OpenSSL, which may name missing modules.
+  static const int initialized = OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
+  static_cast<void>(initialized);
+  auto evp = std::make_unique<Evp>();
+  if (!evp->begin(algorithm == "sha1" ? EVP_sha1() : EVP_sha256())) {
+    return Error(Errc::unsupported, "OpenSSL does not provide the digest").found(algorithm);
   }
-  static_cast<void>(state_->reset());  // it worked before
-  return detail::hex(std::as_bytes(std::span(bytes)).first(size));
+  return std::unique_ptr<facts::Digest>(std::move(evp));
 }
 
 }  // namespace stele::command

@@ -2,31 +2,13 @@
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string>
 #include <string_view>
 
-#include <stele/result.hpp>
+#include "facts/hash.hpp"
 
 namespace stele::command {
 
-/// A running digest.
-class Digest {
- public:
-  /// `algorithm`: "xxh3", "xxh64", "sha1" or "sha256". Errors: unsupported.
-  static Result<Digest> make(std::string_view algorithm);
-  Digest(Digest&&) noexcept;
-  Digest& operator=(Digest&&) noexcept;
-  ~Digest();
-  void update(std::span<const std::byte> bytes);
-  void update(std::string_view text) { update(std::as_bytes(std::span(text))); }
-  /// Returns the digest in hexadecimal digits, and starts a new one.
-  std::string finish();
-
- private:
-  struct State;
-  explicit Digest(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
-};
+/// Makes a digest: "xxh3", "xxh64", "sha1" or "sha256". Errors: unsupported.
+Result<std::unique_ptr<facts::Digest>> digest(std::string_view algorithm);
 
 }  // namespace stele::command

@@ -224,7 +224,7 @@ std::string element_text(DType dtype, const std::byte* at, bool half) {
       break;
   }
   std::array<double, 2> numbers{};
-  to_doubles(dtype, at, bits(dtype) == 4 ? 2 : 1, numbers.data());
+  facts::to_doubles(dtype, at, bits(dtype) == 4 ? 2 : 1, numbers.data());
   return digits(static_cast<float>(numbers.at(half ? 1 : 0)));
 }
 
@@ -242,7 +242,7 @@ Status print_elements(const Snapshot& snapshot, const std::string& what, std::ui
     }
   }
   if (!found) return with_similar(Error(Errc::not_found, "no tensor has this name").path(path), snapshot);
-  if (!has_numbers(found->dtype())) {
+  if (!facts::has_numbers(found->dtype())) {
     return Error(Errc::unsupported, "elements of this dtype are not printed").path(path).found(name(found->dtype()));
   }
   STELE_TRY_ASSIGN(auto ranges, parse_slice(slice, found->shape()));

@@ -11,7 +11,7 @@
 #include <stele/transform.hpp>
 
 #include "commands.hpp"
-#include "digest.hpp"
+#include "facts/hash.hpp"
 #include "snapshot/undecoded.hpp"
 
 namespace stele::command {
@@ -128,9 +128,9 @@ constexpr std::string_view made_by = "/* Made by `stele embed --object`: assembl
 
 /// Returns the text by which an assembler file identifies the bytes that it includes.
 Result<std::string> digest_text(std::span<const std::byte> bytes) {
-  STELE_TRY_ASSIGN(Digest digest, Digest::make("xxh3"));
-  digest.update(bytes);
-  return " (XXH3 " + digest.finish() + ")";
+  STELE_TRY_ASSIGN(const auto digest, facts::xxh3());
+  digest->update(bytes);
+  return " (XXH3 " + digest->finish() + ")";
 }
 
 /// Returns the bytes of a file; nullopt if there is none.

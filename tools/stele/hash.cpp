@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdio>
 
 #include "commands.hpp"
@@ -8,65 +7,12 @@ namespace stele::command {
 
 namespace {
 
-class DigestSink final : public PieceSink {
- public:
-  DigestSink(Digest& digest, Progress& progress) : digest_(digest), progress_(progress) {}
-  Status piece(std::span<const std::byte> bytes) override {
-    digest_.update(bytes);
-    return progress_.add(bytes.size()) ? Status() : Progress::cancelled();
-  }
-
- private:
-  Digest& digest_;
-  Progress& progress_;
-};
-
-/// Returns the digest of each leaf's bytes.
-Result<std::vector<std::string>> leaf_digests(const Snapshot& snapshot, const std::string& algorithm,
-                                              Terminal& terminal) {
-  std::vector<std::string> digests(snapshot.leaf_count());
-  Progress progress(terminal, "hashing", snapshot.byte_size());
-  STELE_TRY(for_each_leaf(snapshot, digests.size(), terminal.common().threads,
-                          [&](std::size_t i, ReadContext& context) -> Status {
-                            STELE_TRY_ASSIGN(Digest digest, Digest::make(algorithm));
-                            DigestSink sink(digest, progress);
-                            STELE_TRY(snapshot.leaf(i).stream(sink, context));
-                            digests[i] = digest.finish();
-                            return {};
-                          }));
-  return digests;
-}
-
-struct Hashed {
-  std::vector<Named> names{};
-  std::vector<std::string> digests{};  // of leaves
-  std::string total{};
-};
-
-// The digest of all tensors is the digest of a text, version 2: the line "stele hash 2\n", then one for each name,
-// sorted by bytes: "HEX  DTYPE  [2, 3]  BYTES  NAME\n". BYTES is the length of NAME, so that no name looks like several
-// lines. It does not depend on the order of tensors in the file, or on ties.
-Result<Hashed> hashed(const Snapshot& snapshot, const std::string& algorithm, Terminal& terminal) {
-  Hashed found;
-  STELE_TRY_ASSIGN(found.names, names_of(snapshot));
-  STELE_TRY_ASSIGN(found.digests, leaf_digests(snapshot, algorithm, terminal));
-  std::vector<const Named*> order;
-  for (const Named& named : found.names) order.push_back(&named);
-  std::sort(order.begin(), order.end(), [](const Named* a, const Named* b) { return a->name < b->name; });
-  STELE_TRY_ASSIGN(Digest total, Digest::make(algorithm));
-  total.update("stele hash 2\n");
-  for (const Named* const named : order) {
-    const LeafView leaf = snapshot.leaf(named->leaf);
-    total.update(found.digests[named->leaf] + "  " + std::string(name(leaf.dtype())) + "  " + to_string(leaf.shape()) +
-                 "  " + std::to_string(named->name.size()) + "  " + named->name + "\n");
-  }
-  found.total = total.finish();
-  return found;
-}
-
 Status hash_file(const Hash& options, const std::string& file, std::optional<Document>& document, Terminal& terminal) {
   STELE_TRY_ASSIGN(const Model model, open_model(file, options.opening, terminal.common().threads));
-  STELE_TRY_ASSIGN(const Hashed found, hashed(model.snapshot, options.algorithm, terminal));
+  Progress progress(terminal, "hashing", model.snapshot.byte_size());
+  STELE_TRY_ASSIGN(const facts::Hashed found, facts::hashed(
+                                                  model.snapshot, [&] { return digest(options.algorithm); },
+                                                  loop_over(model.snapshot, terminal), progress.advance()));
   if (document) {
     Value::List tensors;
     for (const Named& named : found.names) {

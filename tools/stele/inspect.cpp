@@ -12,11 +12,19 @@
 
 #include "commands.hpp"
 #include "elements.hpp"
+#include "facts/describe.hpp"
 #include "statistics.hpp"
 
 #include "io/urls.hpp"
 
 namespace stele::command {
+
+using facts::bytes_of;
+using facts::dtype_text;
+using facts::MoreFacts;
+using facts::Sums;
+using facts::sums_of;
+using facts::Totals;
 
 namespace {
 
@@ -42,36 +50,8 @@ std::uint64_t alignment(std::uint64_t offset) { return std::min<std::uint64_t>(o
 
 std::string shape_text(const LeafView& leaf) { return to_string(leaf.shape()); }
 
-/// Returns the dtype, or the scheme of a weight that has several parts.
-std::string dtype_text(const LeafView& leaf) {
-  const auto parts = composite(leaf);
-  return parts ? parts->scheme : std::string(name(leaf.dtype()));
-}
-/// Returns the number of bytes in the file.
-std::uint64_t bytes_of(const LeafView& leaf) {
-  const auto parts = composite(leaf);
-  return parts ? parts->bytes : leaf.byte_size();
-}
-
-struct Totals {
-  std::uint64_t tensors = 0, elements = 0, bytes = 0;
-  void add(const LeafView& leaf) {
-    ++tensors;
-    elements += leaf.size();
-    bytes += bytes_of(leaf);
-  }
-};
-
-Value to_value(const Totals& totals) {
-  return Value(Value::Map{
-      {"tensors", number(totals.tensors)}, {"elements", number(totals.elements)}, {"bytes", number(totals.bytes)}});
-}
-
-/// The contents of a file except tensors: lines of a header, or members of a document.
-using Facts = std::vector<std::pair<std::string, std::string>>;
-
-Facts training_facts(const Model& model, const Inspect& options, unsigned threads) {
-  Facts facts;
+MoreFacts training_facts(const Model& model, const Inspect& options, unsigned threads) {
+  MoreFacts facts;
   const CheckpointFormat* const format = model.format->checkpoints();
   if (format == nullptr) return facts;
   const auto settings = load_options(options.opening, threads);
@@ -96,53 +76,6 @@ Facts training_facts(const Model& model, const Inspect& options, unsigned thread
   }
   if (!kinds.empty()) facts.emplace_back("optimizer", kinds);
   return facts;
-}
-
-Value tensor_value(const Snapshot& snapshot, const Named& named, const Statistics* statistics) {
-  const LeafView leaf = snapshot.leaf(named.leaf);
-  Value::List shape;
-  for (const Extent e : leaf.shape()) shape.emplace_back(Value(static_cast<std::uint64_t>(e)));
-  Value::Map map{{"name", Value(named.name)},
-                 {"dtype", Value(name(leaf.dtype()))},
-                 {"shape", Value(std::move(shape))},
-                 {"elements", number(leaf.size())},
-                 {"bytes", number(leaf.byte_size())}};
-  if (const auto place = leaf.location()) {
-    map.emplace_back("file", Value(place->source->name()));
-    map.emplace_back("offset", number(place->offset));
-    map.emplace_back("checksum", Value(place->hashed));
-  }
-  if (!leaf.encoding().empty()) map.emplace_back("encoding", Value(leaf.encoding()));
-  if (named.tied) {
-    map.emplace_back("tied", Value(true));
-    map.emplace_back("tied_to", Value(leaf.path()));
-  }
-  if (const auto parts = composite(leaf)) {
-    Value::List list;
-    for (const auto& part : parts->parts) list.emplace_back(Value(part.name));
-    map.emplace_back("composite", Value(Value::Map{{"scheme", Value(parts->scheme)},
-                                                   {"bits", Value(parts->bits)},
-                                                   {"group", number(parts->group)},
-                                                   {"bytes", number(parts->bytes)},
-                                                   {"parts", Value(std::move(list))}}));
-  }
-  if (const Annotations* annotations = leaf.annotations()) {
-    Value::Map all;
-    for (const auto& [key, value] : *annotations) all.emplace_back(key, value);
-    map.emplace_back("annotations", Value(std::move(all)));
-  }
-  if (statistics != nullptr && statistics->count != 0) {
-    const Statistics& s = *statistics;
-    map.emplace_back("stats", Value(Value::Map{{"min", number(s.finite() != 0 ? s.min : NAN)},
-                                               {"max", number(s.finite() != 0 ? s.max : NAN)},
-                                               {"mean", number(s.finite() != 0 ? s.mean : NAN)},
-                                               {"std", number(s.finite() != 0 ? s.deviation() : NAN)},
-                                               {"norm", number(s.norm())},
-                                               {"zeros", number(s.zeros)},
-                                               {"nan", number(s.nans)},
-                                               {"inf", number(s.infinities)}}));
-  }
-  return Value(std::move(map));
 }
 
 constexpr std::array<const char*, 8> statistics_titles{"min", "max", "mean", "std", "norm", "zeros", "nan", "inf"};
@@ -200,22 +133,6 @@ void print_table(const Snapshot& snapshot, const std::vector<Named>& names, cons
     table.row(std::move(cells));
   }
   table.print(terminal);
-}
-
-/// Splits a path at its dots; `\.` is part of a segment.
-std::vector<std::string_view> segments(std::string_view path) {
-  std::vector<std::string_view> parts;
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    if (path[i] == '\\') {
-      ++i;
-    } else if (path[i] == '.') {
-      parts.push_back(path.substr(begin, i - begin));
-      begin = i + 1;
-    }
-  }
-  parts.push_back(path.substr(begin));
-  return parts;
 }
 
 struct Branch {
@@ -285,24 +202,6 @@ void print_tree(const Snapshot& snapshot, const std::vector<Named>& names, const
   }
 }
 
-struct Sums {
-  Totals all;
-  std::map<std::string, Totals> by_dtype, by_module;
-};
-
-Sums sums_of(const Snapshot& snapshot, const std::vector<Named>& names) {
-  Sums sums;
-  for (const Named& named : names) {
-    if (named.tied) continue;
-    const LeafView leaf = snapshot.leaf(named.leaf);
-    sums.all.add(leaf);
-    sums.by_dtype[dtype_text(leaf)].add(leaf);
-    const auto parts = segments(named.name);
-    sums.by_module[std::string(parts.size() > 1 ? parts.front() : "")].add(leaf);
-  }
-  return sums;
-}
-
 void print_totals(const Sums& sums, std::size_t ties, Terminal& terminal) {
   terminal.print("\n" + terminal.paint(Style::heading, counted(sums.all.tensors, "tensor") + ", " +
                                                            counted(sums.all.elements, "element") + ", " +
@@ -341,38 +240,9 @@ struct Listing {
   std::vector<Named> names{};
   std::vector<Statistics> statistics{};
   Sums sums{};
-  Facts facts{};
+  MoreFacts facts{};
   std::size_t ties = 0;
 };
-
-void print_json(const Listing& listing, Document& document) {
-  const auto& [model, names, statistics, sums, facts, ties] = listing;
-  document.member("format", Value(model.format->name()));
-  Value::Map metadata, origin, values;
-  for (const auto& [key, text] : model.snapshot.metadata()) metadata.emplace_back(key, Value(text));
-  for (const auto& [key, text] : model.snapshot.origin()) origin.emplace_back(key, Value(text));
-  const auto nodes = model.snapshot.nodes();
-  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].kind == NodeKind::value) values.emplace_back(model.snapshot.path(i), model.snapshot.value(nodes[i]));
-  }
-  document.member("metadata", Value(std::move(metadata)));
-  if (!model.snapshot.properties().is_null()) document.member("properties", model.snapshot.properties());
-  document.member("values", Value(std::move(values)));
-  document.member("origin", Value(std::move(origin)));
-  for (const auto& [key, text] : facts) document.member(key, Value(text));
-  if (!model.snapshot.notes().empty()) document.member("notes", Value(model.snapshot.notes()));
-  document.begin_list("tensors");
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    document.item(tensor_value(model.snapshot, names[i], statistics.empty() ? nullptr : &statistics[i]));
-  }
-  document.end_list();
-  document.member("total", to_value(sums.all));
-  Value::Map by_dtype, by_module;
-  for (const auto& [key, totals] : sums.by_dtype) by_dtype.emplace_back(key, to_value(totals));
-  for (const auto& [key, totals] : sums.by_module) by_module.emplace_back(key, to_value(totals));
-  document.member("by_dtype", Value(std::move(by_dtype)));
-  document.member("by_module", Value(std::move(by_module)));
-}
 
 /// Returns a property as JSON, a long list as its first elements and their number.
 std::string property_text(const Value& value) {
@@ -384,7 +254,7 @@ std::string property_text(const Value& value) {
   return text + ", ...] (" + grouped(list->size()) + ")";
 }
 
-void print_heading(const Model& model, const Facts& facts, bool verbose, Terminal& terminal) {
+void print_heading(const Model& model, const MoreFacts& facts, bool verbose, Terminal& terminal) {
   terminal.print(terminal.paint(Style::heading, safe(shown_path(model.path))) + "  " +
                  std::string(model.format->name()) + "\n");
   const auto line = [&](const std::string& key, std::string_view text) {
@@ -453,7 +323,9 @@ Status inspect_file(const Inspect& options, const std::string& file, Document& d
   STELE_TRY_ASSIGN(const Listing listing, list(options, std::move(model), terminal));
   if (terminal.json()) {
     if (!several) document.member("file", Value(file));
-    print_json(listing, document);
+    facts::describe({listing.model.format->name(), listing.model.snapshot, listing.names, listing.statistics,
+                     listing.sums, listing.facts},
+                    document);
     return {};
   }
   print_heading(listing.model, listing.facts, options.verbose, terminal);

@@ -16,9 +16,15 @@
 #include <stele/sink.hpp>
 #include <stele/snapshot.hpp>
 
+#include "facts/names.hpp"
 #include "terminal.hpp"
 
 namespace stele::command {
+
+using facts::Named;
+using facts::names_of;
+using facts::segments;
+using facts::with_numbers;
 
 /// The choice of the part of a file to open.
 struct Opening {
@@ -73,8 +79,6 @@ void watch_interrupts(const std::function<bool()>& also = {});
 void forget_models();
 /// Remembers the files of a model that is opened otherwise. `format` may be null.
 void note_input(const std::string& path, const Format* format, const Snapshot& snapshot);
-/// Returns the snapshot with tensors of blocks as f32. Leaves keep their numbers.
-Result<Snapshot> with_numbers(const Snapshot& snapshot);
 /// Returns the load options for `opening`: the layout of its names. Errors: those of reading them.
 Result<LoadOptions> load_options(const Opening& opening, unsigned threads);
 /// Returns the format of `name`, or of the extension of `path` if `name` is empty. Errors: unsupported.
@@ -107,14 +111,6 @@ Result<std::unique_ptr<Sink>> open_output(const std::string& out);
 /// the file has no such parts, or they are not chosen. Errors: those of open_checkpoint().
 Result<std::optional<Checkpoint>> checkpoint_of(const Model& model, const Opening& opening, unsigned threads);
 
-/// A tensor's name, with the number of its leaf; a tied tensor has several names.
-struct Named {
-  std::string name;
-  std::uint32_t leaf = 0;
-  bool tied = false;  // an additional name of the leaf
-};
-/// Returns every name of every tensor, in the order of the file. Errors: limit.
-Result<std::vector<Named>> names_of(const Snapshot& snapshot);
 /// Returns the names that match any of the patterns (stele/pattern.hpp); all without patterns.
 Result<std::vector<Named>> names_of(const Snapshot& snapshot, const std::vector<std::string>& patterns);
 /// Returns "did you mean X?", where X matches a tensor, for a name or pattern that matches none; "" if none is similar.
@@ -129,6 +125,9 @@ Result<std::vector<std::string>> idle_patterns(const Snapshot& snapshot, const s
 /// read in order. Returns the error with the smallest i.
 Status for_each_leaf(const Snapshot& snapshot, std::size_t count, unsigned threads,
                      const std::function<Status(std::size_t, ReadContext&)>& work);
+
+/// Returns for_each_leaf() with the terminal's number of threads, or one thread. `snapshot` must outlive it.
+facts::Loop loop_over(const Snapshot& snapshot, const Terminal& terminal, bool one_thread = false);
 
 /// Returns a size such as "512", "64k", "5G" or "1.5GiB" (powers of 1024; "GB" is 10^9). Errors: invalid_argument.
 Result<std::uint64_t> parse_size(const std::string& text);

@@ -10,12 +10,15 @@
 
 #include "base/extension.hpp"
 #include "commands.hpp"
-#include "compare.hpp"
-#include "histogram.hpp"
+#include "facts/compare.hpp"
 #include "other_differences.hpp"
 #include "page_parts.hpp"
+#include "statistics.hpp"
 
 namespace stele::command {
+
+using facts::Comparison;
+using facts::type_text;
 
 namespace {
 
@@ -155,6 +158,7 @@ Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Name
   STELE_TRY_ASSIGN(const Snapshot numbers_a, with_numbers(a));
   STELE_TRY_ASSIGN(const Snapshot numbers_b, with_numbers(b));
   Progress progress(terminal, "comparing", numbers_a.byte_size());
+  const facts::Advance advance = progress.advance();
   const unsigned threads = b.in_order() ? 1 : terminal.common().threads;
   STELE_TRY(for_each_leaf(a, names.size(), threads, [&](std::size_t i, ReadContext& context) -> Status {
     if (!partner[i]) return {};
@@ -169,7 +173,7 @@ Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Name
       return {};
     }
     const auto result =
-        compare_leaves(numbers_a.leaf(names[i].leaf), numbers_b.leaf(*partner[i]), 0, 0, context, progress);
+        facts::compare_leaves(numbers_a.leaf(names[i].leaf), numbers_b.leaf(*partner[i]), 0, 0, context, advance);
     if (!result) {
       if (result.error().code() == Errc::cancelled) return result.error();
       change.kind = "damaged";
@@ -489,14 +493,14 @@ Result<int> report(const ReportPage& given, Terminal& terminal) {
   if (b) {
     STELE_TRY_ASSIGN(auto names_b, names_of(b->snapshot));
     auto names_a = content.names;
-    pair_unnamed(a, names_a, *b, names_b);
+    facts::pair_unnamed(a.format->name(), names_a, b->format->name(), names_b);
     STELE_TRY_ASSIGN(const Snapshot numbers_b, with_numbers(b->snapshot));
     STELE_TRY_ASSIGN(const auto facts_b, facts_of(numbers_b, Histograms::no, terminal));
     damaged = damaged || any_damaged(facts_b);
     STELE_TRY_ASSIGN(content.changes,
                      changes_of(a.snapshot, names_a, b->snapshot, names_b, facts_b, content.only_b, terminal));
     if (!options.tensors) {
-      content.others = other_differences(a.snapshot, names_a, b->snapshot, names_b, {}, 0, 0);
+      content.others = facts::other_differences(a.snapshot, names_a, b->snapshot, names_b, {}, 0, 0);
       STELE_TRY_ASSIGN(const auto more, checkpoint_differences(a, options.opening, *b, {}, 0, 0, terminal));
       content.others.insert(content.others.end(), more.begin(), more.end());
     }

@@ -295,22 +295,11 @@ void Document::begin_object() {
   begin('}');
 }
 
-Value number(double d) { return std::isfinite(d) ? Value(d) : Value(); }
-
 Value to_value(const Error& error) {
-  Value::Map map;
-  const auto add = [&](const char* key, std::string_view text) {
-    if (!text.empty()) map.emplace_back(key, for_python ? Value(text) : Value(spelled(text)));
-  };
-  add("code", name(error.code()));
-  add("message", error.message());
-  add("path", error.path());
-  add("file", error.file());
-  add("expected", error.expected());
-  add("found", error.found());
-  add("hint", spelled_hint(error.hint()));
-  if (error.offset()) map.emplace_back("offset", Value(*error.offset()));
-  return Value(std::move(map));
+  return facts::to_value(error, [](std::string_view key, std::string_view text) {
+    if (key == "hint") return for_python ? spelled_hint(text) : spelled(spelled_hint(text));
+    return for_python ? std::string(text) : spelled(text);
+  });
 }
 
 Value to_value(const Report& report) {
@@ -355,7 +344,7 @@ ProgressCallback Progress::callback() {
   };
 }
 
-Error Progress::cancelled() { return Error(Errc::cancelled, "interrupted"); }
+Error Progress::cancelled() { return facts::cancelled(); }
 
 void Progress::draw() {
   using namespace std::chrono_literals;

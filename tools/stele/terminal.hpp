@@ -15,6 +15,7 @@
 
 #include "base/threads.hpp"
 #include "console.hpp"
+#include "facts/describe.hpp"
 
 namespace stele::command {
 
@@ -110,17 +111,17 @@ class Table {
 
 /// Writes the members of the JSON object on standard output, one by one, so that long lists are not kept in memory. A
 /// command prints one object; an error adds a member to an open object.
-class Document {
+class Document final : public facts::Members {
  public:
   /// `schema` is the first member of a new object, which its first member begins: "stele.inspect/1".
   Document(Terminal& terminal, std::string_view schema) : terminal_(terminal), schema_(schema) {}
   Document(const Document&) = delete;
   Document& operator=(const Document&) = delete;
-  ~Document();
-  void member(std::string_view key, const Value& value);
-  void begin_list(std::string_view key);
-  void item(const Value& value);
-  void end_list() { end(); }
+  ~Document() override;
+  void member(std::string_view key, const Value& value) override;
+  void begin_list(std::string_view key) override;
+  void item(const Value& value) override;
+  void end_list() override { end(); }
   /// Begins an object in a list. Its members follow.
   void begin_object();
   void end_object() { end(); }
@@ -136,9 +137,7 @@ class Document {
   bool first_ = false;
 };
 
-/// Returns a number as a JSON value; null if it is not finite.
-Value number(double d);
-inline Value number(std::uint64_t u) { return Value(u); }
+using facts::number;
 /// Returns the parts of an error as a map.
 Value to_value(const Error& error);
 /// Returns the rows of a report as a list of maps.
@@ -157,6 +156,10 @@ class Progress {
   bool add(std::uint64_t bytes);
   /// Returns a callback for saves and loads; this object must outlive it.
   ProgressCallback callback();
+  /// Returns add() as a function; this object must outlive it.
+  facts::Advance advance() {
+    return [this](std::uint64_t bytes) { return add(bytes); };
+  }
   /// Returns the error of an interrupted command.
   static Error cancelled();
 

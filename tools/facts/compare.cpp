@@ -1,4 +1,5 @@
-#include "compare.hpp"
+// Compares two tensors, number by number.
+#include "facts/compare.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "statistics.hpp"
-
-namespace stele::command {
+namespace stele::facts {
 
 namespace {
 
@@ -18,13 +17,13 @@ bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::i
 
 class CompareSink final : public PieceSink {
  public:
-  CompareSink(const LeafView& a, const LeafView& b, double atol, double rtol, Comparison& out, Progress& progress)
+  CompareSink(const LeafView& a, const LeafView& b, double atol, double rtol, Comparison& out, const Advance& advance)
       : a_(a),
         b_(b),
         atol_(atol),
         rtol_(rtol),
         out_(out),
-        progress_(progress),
+        advance_(advance),
         left_(a.size()),
         bytes_b_(block_elements * 16) {}
 
@@ -37,7 +36,7 @@ class CompareSink final : public PieceSink {
       at += n * bits(a_.dtype()) / 8;
     }
     left_ -= elements;
-    return progress_.add(bytes.size()) ? Status() : Progress::cancelled();
+    return advanced(advance_, bytes.size());
   }
 
  private:
@@ -83,7 +82,7 @@ class CompareSink final : public PieceSink {
   const LeafView a_, b_;
   double atol_, rtol_;
   Comparison& out_;
-  Progress& progress_;
+  const Advance& advance_;
   std::uint64_t left_;
   std::uint64_t done_ = 0;
   std::vector<std::byte> bytes_b_;
@@ -94,7 +93,7 @@ class CompareSink final : public PieceSink {
 /// Compares bytes, for tensors without numbers.
 class BytesSink final : public PieceSink {
  public:
-  BytesSink(const LeafView& b, Comparison& out, Progress& progress) : b_(b), out_(out), progress_(progress) {}
+  BytesSink(const LeafView& b, Comparison& out, const Advance& advance) : b_(b), out_(out), advance_(advance) {}
   Status piece(std::span<const std::byte> bytes) override {
     std::vector<std::byte> other(bytes.size());
     STELE_TRY(b_.read(out_.count, other, context_));
@@ -103,13 +102,13 @@ class BytesSink final : public PieceSink {
       if (out_.differing++ == 0) out_.first = out_.count;
       out_.max_abs = out_.max_rel = std::numeric_limits<double>::infinity();
     }
-    return progress_.add(bytes.size()) ? Status() : Progress::cancelled();
+    return advanced(advance_, bytes.size());
   }
 
  private:
   const LeafView b_;
   Comparison& out_;
-  Progress& progress_;
+  const Advance& advance_;
   ReadContext context_;
 };
 
@@ -121,10 +120,10 @@ double Comparison::rms() const noexcept {
 }
 
 Result<Comparison> compare_leaves(const LeafView& a, const LeafView& b, double atol, double rtol, ReadContext& context,
-                                  Progress& progress) {
+                                  const Advance& advance) {
   Comparison result;
   if (has_numbers(a.dtype()) && has_numbers(b.dtype()) && parts_of(a.dtype()) == parts_of(b.dtype())) {
-    const auto sink = std::make_unique<CompareSink>(a, b, atol, rtol, result, progress);
+    const auto sink = std::make_unique<CompareSink>(a, b, atol, rtol, result, advance);
     STELE_TRY(a.stream(*sink, context));
     return result;
   }
@@ -133,11 +132,11 @@ Result<Comparison> compare_leaves(const LeafView& a, const LeafView& b, double a
     result.max_abs = result.max_rel = std::numeric_limits<double>::infinity();
     return result;
   }
-  BytesSink sink(b, result, progress);
+  BytesSink sink(b, result, advance);
   STELE_TRY(a.stream(sink, context));
   return result;
 }
 
 std::string type_text(const LeafView& leaf) { return std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()); }
 
-}  // namespace stele::command
+}  // namespace stele::facts

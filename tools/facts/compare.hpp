@@ -5,9 +5,9 @@
 #include <limits>
 #include <string>
 
-#include "model.hpp"
+#include "facts/statistics.hpp"
 
-namespace stele::command {
+namespace stele::facts {
 
 /// The differences of two tensors of one shape. A number differs if |a - b| > atol + rtol * |b|; NaN equals NaN.
 struct Comparison {
@@ -30,9 +30,9 @@ struct Comparison {
 /// it. Tensors without numbers (strings, opaque blocks) are compared byte by byte, as numbers. Errors: io, checksum,
 /// cancelled.
 Result<Comparison> compare_leaves(const LeafView& a, const LeafView& b, double atol, double rtol, ReadContext& context,
-                                  Progress& progress);
+                                  const Advance& advance);
 
 /// Returns dtype and shape: `f32 [2, 3]`.
 std::string type_text(const LeafView& leaf);
 
-}  // namespace stele::command
+}  // namespace stele::facts
