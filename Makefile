@@ -103,7 +103,7 @@ endef
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
 .PHONY: bare fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke macos zig libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
-.PHONY: format format-check tidy clean remote bench-remote strangers mutants
+.PHONY: format format-check tidy clean remote bench-remote strangers mutants product-command
 
 deps:
 	@tools/deps.sh all
@@ -394,14 +394,14 @@ product_format = $(if $(filter pdparams,$*),paddle,$(word 3,$(subst /, ,$(filter
 product_venv = build/interop$(if $(wildcard $(subst %,$(product_format),$(own))),-$(product_format))
 without_source = $(if $(LLAMA2C),,llama2c) $(if $(and $(DARKNET),$(ALEXEY)),,darknet)
 products: $(patsubst %,products-%,$(filter-out $(without_source),$(notdir $(patsubst %/,%,$(dir $(declared)))))) ;
-products-%: deps
+product-command: deps
+	$(call build,dev,stele_command)
+products-%: product-command
 	$(if $(filter burn,$*),$(prepare_burn))
 	$(if $(filter samediff,$*),$(prepare_dl4j))
-	$(call build,dev,stele_command)
 	$(MAKE) $(product_venv)/installed
 	$(product_venv)/bin/python $(run_product)
-$(schemes): products-%: deps
-	$(call build,dev,stele_command)
+$(schemes): products-%: product-command
 	$(QUANTIZED) $(run_product)
 
 $(patsubst $(own),interop-%,$(wildcard $(subst %,*,$(own)))): interop-%: deps build/interop-%/installed
