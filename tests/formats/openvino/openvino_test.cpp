@@ -205,7 +205,7 @@ TEST_CASE("openvino: the order of a graph's products does not depend on a hash t
   }
   const std::size_t shared = operation("Convert", {next("shared", place("u8", "2", "0", "2"))});
   const std::size_t scale = next("scale", place("f32", "1", "4", "4"));
-  for (int i = 0; i < 40; ++i) operation("Multiply", {shared, scale});
+  for (int i = 0; i < 2; ++i) operation("Multiply", {shared, scale});
   const std::string graph =
       "<net name=\"n\" version=\"11\"><layers>" + layers + "</layers><edges>" + edges + "</edges></net>";
   const Snapshot all = good(opened(graph, "\1\2\0\0\0\0\0\x40"s));
