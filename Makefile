@@ -78,7 +78,7 @@
 #                             (Python, in build/remote); bench-remote: speed at 30 ms of latency
 #   make products             files of every pair of dimensions of a format, both ways against the format's own program, with
 #                             the environments of interop-NAME, or QUANTIZED for the schemes of tests/composites; products-NAME:
-#                             of one format (UPDATE=--update writes the digests)
+#                             of one format (UPDATE=--update writes the digests; make -j2 runs two at a time)
 #   make interop              check files against other programs (Python, in build/interop)
 #   make strangers            model files that 52 packages of other projects ship: fetched, opened, converted, and compared with
 #                             their frameworks (1.2 GB, in build/strangers; TORCH=1: also with PyTorch, 6 GB)
