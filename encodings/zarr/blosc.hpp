@@ -23,6 +23,9 @@ constexpr bool is_blosc_codec(std::string_view name) noexcept {
   return name == "lz4" || name == "lz4hc" || name == "zlib" || name == "zstd";
 }
 
+/// Decodes an LZ4 block. Returns false unless it is valid and fills `out`.
+bool lz4_block(std::span<const std::byte> in, std::span<std::byte> out);
+
 /// Decodes a frame. Returns the number of bytes. Errors: malformed, unsupported (another inner codec).
 Result<std::size_t> blosc_decode(std::span<const std::byte> in, std::span<std::byte> out);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/byte_planes.hpp"
 #include "base/crc32c.hpp"
 #include "base/limits.hpp"
 #include "encodings/gzip/gzip.hpp"
@@ -14,6 +15,9 @@
 
 namespace stele::inline v0::detail::zarr {
 namespace {
+
+/// Maximum number of bytes that a byte of an LZ4 block decodes to: one that continues a length.
+constexpr std::uint64_t max_lz4_ratio = 255;
 
 Error damaged(std::string_view found) {
   return Error(Errc::malformed, "the compressed data are damaged").found(std::string(found));
@@ -30,32 +34,45 @@ Result<std::size_t> inflate_all(std::span<const std::byte> in, std::span<std::by
   return made;
 }
 
+/// Decodes the frame of numcodecs' LZ4. Returns the number of bytes.
+Result<std::size_t> lz4_decode(std::span<const std::byte> in, std::span<std::byte> out) {
+  if (in.size() < 4) return damaged("fewer than four bytes");
+  const std::size_t size = load_le<std::uint32_t>(in.data());
+  if (size > out.size() || !lz4_block(in.subspan(4), out.first(size))) return damaged("an LZ4 block");
+  return size;
+}
+
 }  // namespace
 
-std::optional<Codec> codec_of(std::string_view name) noexcept {
+std::optional<Codec::Kind> codec_of(std::string_view name) noexcept {
   if (name.starts_with("numcodecs.")) name.remove_prefix(10);
   if (name == "gzip" || name == "zlib") return Codec::gzip;
   if (name == "zstd") return Codec::zstd;
   if (name == "crc32c") return Codec::crc32c;
   if (name == "blosc") return Codec::blosc;
+  if (name == "lz4") return Codec::lz4;
+  if (name == "shuffle") return Codec::shuffle;
   return std::nullopt;
 }
 
 std::uint64_t max_decoded(Codec codec, std::uint64_t bytes) noexcept {
-  switch (codec) {
+  switch (codec.kind) {
     case Codec::gzip:
       return add_scaled(0, bytes, max_deflate_ratio);
     case Codec::zstd:
     case Codec::blosc:
       return add_scaled(0, bytes, max_zstd_ratio);
+    case Codec::lz4:
+      return add_scaled(0, bytes, max_lz4_ratio);
     case Codec::crc32c:
+    case Codec::shuffle:
       break;
   }
   return bytes;
 }
 
 Result<Bytes> decode(Codec codec, std::span<const std::byte> in, std::uint64_t size, bool at_most) {
-  if (codec == Codec::crc32c) {
+  if (codec.kind == Codec::crc32c) {
     if (in.size() < 4) return damaged("fewer than four bytes");
     const auto content = in.first(in.size() - 4);
     const std::uint32_t found = crc32c(0, content.data(), content.size());
@@ -73,11 +90,18 @@ Result<Bytes> decode(Codec codec, std::span<const std::byte> in, std::uint64_t s
   }
   Bytes out(static_cast<std::size_t>(size));
   std::size_t made = 0;
-  if (codec == Codec::gzip) {
+  if (codec.kind == Codec::gzip) {
     STELE_TRY_ASSIGN(made, inflate_all(in, out.span()));
-  } else if (codec == Codec::zstd) {
+  } else if (codec.kind == Codec::zstd) {
     made = ZSTD_decompress(out.data(), out.size(), in.data(), in.size());
     if (ZSTD_isError(made) != 0) return damaged(ZSTD_getErrorName(made));
+  } else if (codec.kind == Codec::lz4) {
+    STELE_TRY_ASSIGN(made, lz4_decode(in, out.span()));
+  } else if (codec.kind == Codec::shuffle) {
+    const auto width = static_cast<std::size_t>(std::clamp<std::uint64_t>(codec.width, 1, SIZE_MAX));
+    if (in.size() > out.size() || in.size() % width != 0) return damaged("shuffled bytes that are no whole elements");
+    join_byte_planes(in, out.data(), width);
+    made = in.size();
   } else {
     STELE_TRY_ASSIGN(made, blosc_decode(in, out.span()));
   }

@@ -12,15 +12,22 @@
 
 namespace stele::inline v0::detail::zarr {
 
-enum class Codec : std::uint8_t {
-  gzip,  // also zlib: the data's header shows which
-  zstd,
-  crc32c,  // a checksum of four bytes after the data
-  blosc,   // frames of Blosc 1
+/// A codec of a chunk's bytes.
+struct Codec {
+  enum Kind : std::uint8_t {
+    gzip,  // also zlib: the data's header shows which
+    zstd,
+    crc32c,   // a checksum of four bytes after the data
+    blosc,    // frames of Blosc 1
+    lz4,      // of numcodecs: the decoded size in four bytes, and an LZ4 block
+    shuffle,  // of numcodecs: byte 0 of all elements, then byte 1, ...
+  };
+  Kind kind;
+  std::uint64_t width = 0;  // of `shuffle`: bytes of an element
 };
 
-/// Returns nullopt for an unknown name.
-std::optional<Codec> codec_of(std::string_view name) noexcept;
+/// Returns the kind of codec with this name in metadata; nullopt for an unknown name.
+std::optional<Codec::Kind> codec_of(std::string_view name) noexcept;
 
 /// Returns the maximum number of bytes that `bytes` bytes of this codec decode to.
 std::uint64_t max_decoded(Codec codec, std::uint64_t bytes) noexcept;

@@ -123,7 +123,11 @@ class ArrayReader {
     if (const Value* const filters = document.find("filters"); !is_null(filters)) {
       const Value::List* const list = filters->as_list();
       if (list == nullptr) return wrong("filters", "a list");
-      if (!list->empty()) refuse("the filter " + quoted(text(list->front().find("id"))));
+      for (const Value& filter : *list) {
+        const std::string_view id = text(filter.find("id"));
+        if (!codec_of(id)) refuse("the filter " + quoted(id));
+        add_codec(id, &filter);
+      }
     }
     if (const Value* const compressor = document.find("compressor"); !is_null(compressor)) {
       add_codec(text(compressor->find("id")), compressor);
@@ -155,7 +159,9 @@ class ArrayReader {
     }
     constexpr std::size_t max_codecs = 8;
     if (array_.codecs.size() == max_codecs) return refuse("more than 8 codecs");
-    array_.codecs.push_back(*codec);
+    const Value* const width = configuration != nullptr ? configuration->find("elementsize") : nullptr;
+    constexpr std::uint64_t default_width = 4;  // of numcodecs
+    array_.codecs.push_back({*codec, number(width).value_or(default_width)});
   }
 
   // ---- version 3

@@ -167,6 +167,7 @@ constexpr std::string_view cntk_extensions[] = {".dnn", ".cntk"};
 
 constexpr std::string_view fasttext_extensions[] = {".ftz"};
 constexpr std::string_view paddle_program_extensions[] = {".pdmodel"};
+constexpr std::string_view zarr_zip_extensions[] = {".zarr.zip"};
 
 constexpr std::string_view sklearn_model = "a scikit-learn model: its estimators are out of scope";
 constexpr std::string_view xgboost_model = "an XGBoost model: tree models are out of scope";
@@ -192,6 +193,7 @@ constexpr Foreign foreign[] = {
     {"a fastText model: its vectors of words and subwords are out of scope", fasttext_extensions, is_fasttext, never},
     {"a TensorFlow.js model: its format is out of scope; convert its source model instead", {}, never, is_tfjs},
     {"a program of Paddle: open the file .pdiparams with its parameters", paddle_program_extensions, never, never},
+    {"a zip file of zarr: unpack it, and open the folder", zarr_zip_extensions, never, never},
     {"a file compressed by gzip, LZ4, xz or bzip2: decompress it first", {}, never, is_compressed, Errc::bad_magic},
     {"a JSON file that is not a model, such as a configuration: open its folder, or the file with the weights",
      {},
@@ -233,6 +235,12 @@ Result<const Foreign*> certain_foreign(const Source& source, std::string_view he
   if (const auto entry = zip::first_name(std::as_bytes(std::span(head)))) {
     STELE_TRY_ASSIGN(const bool skops, is_skops(source, entry->name));
     if (skops) return foreign_of_path(skops_extensions[0]);
+    // zarr-python writes a group's or array's metadata first.
+    constexpr std::string_view zarr_names[] = {"zarr.json", ".zgroup", ".zarray", ".zmetadata", ".zattrs"};
+    const std::string_view name = entry->name.substr(entry->name.rfind('/') + 1);
+    if (std::find(std::begin(zarr_names), std::end(zarr_names), name) != std::end(zarr_names)) {
+      return foreign_of_path(zarr_zip_extensions[0]);
+    }
   }
 #endif
   return nullptr;

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -84,10 +83,7 @@ class IrReader {
       if (event == xml::Event::finish) break;
       STELE_TRY(event == xml::Event::begin ? begin() : end());
     }
-    auto& found = to_.dequantized;  // in the order of a hash table
-    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.codes, a.scale, a.zero) < std::tie(b.codes, b.scale, b.zero);
-    });
+    std::sort(to_.dequantized.begin(), to_.dequantized.end());  // it is in the order of a hash table
     return {};
   }
 

@@ -234,6 +234,8 @@ TEST_CASE("front door: models that are out of scope are named by their content")
       {"{\"format\": \"graph-model\", \"generatedBy\": \"2.3\"}", "a TensorFlow.js model"},
       {"{\"modelTopology\": {\"class_name\": \"Model\"}}", "a TensorFlow.js model"},
       {"[{\"name\": \"other\"}]", "a JSON file that is not a model"},
+      {"PK\3\4\x14" + std::string(21, '\0') + "\x0b\0\0\0w/zarr.json"s, "a zip file of zarr"},
+      {"PK\3\4\x14" + std::string(21, '\0') + "\7\0\0\0.zgroup"s, "a zip file of zarr"},
   };
   for (const auto& [bytes, what] : made) {
     std::ofstream(dir / "other.thing", std::ios::binary) << bytes;

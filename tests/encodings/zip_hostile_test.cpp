@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "encodings/gzip/gzip.hpp"
 #include "zip_support.hpp"
 
 namespace zip_hostile_test {
 
 using namespace stele;
+namespace gzip = detail::gzip;
 using namespace stele_test;
 using namespace std::string_literals;
 
@@ -375,6 +377,42 @@ TEST_CASE("zip: data that are damaged") {
   CHECK(error([](RawMember& e) { e.data[0] = '\xff'; }) == Errc::malformed);
   CHECK(error([](RawMember& e) { e = RawMember("a", ""), e.method = 8; }) == Errc::malformed);
   CHECK(error([](RawMember& e) { e = RawMember("a", ""), e.crc = 1; }) == Errc::checksum);
+}
+
+TEST_CASE("zip: errors of deflated data have the offset of the first unused byte") {
+  const auto offset = [](auto f) {
+    RawMember entry = deflated_entry(line());
+    const std::size_t size = entry.data.size();
+    f(entry);
+    const std::string bytes = raw({entry}).make();
+    const auto directory = open_zip(bytes).value();
+    const auto read = directory->read(directory->entries()[0], enough);
+    REQUIRE(!read);
+    REQUIRE(read.error().offset());
+    return *read.error().offset() - (bytes.find(entry.data) + size);
+  };
+  CHECK(offset([](RawMember& e) { e.data += 'x'; }) == 0);
+  CHECK(offset([](RawMember& e) { e.size += 1; }) == 0);
+  const auto of_gzip = [](std::string_view packed) {
+    gzip::Gzip in(borrow_bytes(bytes_of(packed)));
+    std::byte piece[100];
+    auto read = in.next(piece);
+    while (read && *read == sizeof piece) read = in.next(piece);
+    REQUIRE(!read);
+    return std::pair(read.error().code(), read.error().offset());
+  };
+  BufferSink below;
+  gzip::GzipSink sink(below, 6);
+  REQUIRE(sink.write(bytes_of(std::string(1000, 'x'))));
+  REQUIRE(sink.finish());
+  const std::string packed(text_of(below.take().span()));
+  CHECK(of_gzip(packed.substr(0, packed.size() - 1)) == std::pair(Errc::truncated, std::optional(packed.size() - 1)));
+  // CRC-32 and length, of 4 bytes each, follow the data.
+  for (const std::size_t from_end : {8U, 4U}) {
+    std::string bad = packed;
+    bad[bad.size() - from_end] ^= 1;
+    CHECK(of_gzip(bad) == std::pair(Errc::checksum, std::optional(packed.size() - from_end + 4)));
+  }
 }
 
 TEST_CASE("zip: every truncation and every flipped bit") {

@@ -122,6 +122,22 @@ TEST_CASE("burnpack: descriptions that are no CBOR, or say something else") {
   CHECK(code_of(burnpack.open(bytes_of(listed), bounded)) == Errc::limit);
 }
 
+TEST_CASE("burnpack: the memory of annotations is counted") {
+  // A quantized tensor's dimensions are kept as values, too.
+  const std::string extents = cbor_head(4, 60000) + std::string(60000, '\1');
+  const auto open = [&](const std::string& dtype_, std::uint64_t index_bytes) {
+    LoadOptions options;
+    options.limits.index_bytes = index_bytes;
+    const std::string file =
+        pack_file(entry({dtype, dtype_, shape, extents, offsets, cbor_list({cbor(0), cbor(1)})}), "1");
+    return code_of(burnpack.open(bytes_of(file), options));
+  };
+  const std::string quantized = cbor_map({cbor("QFloat"), cbor_map({cbor("value"), cbor("Q8S")})});
+  CHECK(open(u8, 3000000) == Errc::none);
+  CHECK(open(quantized, 3000000) == Errc::limit);
+  CHECK(open(quantized, 6000000) == Errc::none);
+}
+
 TEST_CASE("burnpack: what stands in a tensor's entry") {
   const auto list = [](std::uint64_t a, std::uint64_t b) { return cbor_list({cbor(a), cbor(b)}); };
   const std::vector<std::string> good = {dtype, u8, shape, one, offsets, list(0, 1)};

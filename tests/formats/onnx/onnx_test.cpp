@@ -277,6 +277,26 @@ TEST_CASE("onnx: varints that are read in order are decoded once") {
     check(first);
 }
 
+TEST_CASE("onnx: the content of a model is recognised") {
+  const OnnxFormat format;
+  const auto recognised = [&](const std::string& head) { return format.recognises(bytes_of(head), 1000); };
+  const std::string graph = bytes(7, "graph");
+  for (const unsigned version : {1U, 9U, 63U}) CHECK(recognised(number(1, version) + graph));
+  for (const unsigned version : {0U, 64U, 127U, 128U}) CHECK_FALSE(recognised(number(1, version) + graph));
+  CHECK_FALSE(recognised(number(2, 9) + graph));
+  for (const std::string& strings :
+       {bytes(2, "producer"), bytes(4, std::string(512, 'd')), number(5, 300), number(5, 1) + bytes(8, "")}) {
+    CHECK(recognised(number(1, 9) + strings + graph));
+  }
+  for (const std::string& other : {bytes(1, "x"), bytes(9, "x"), number(6, 1), bytes(4, std::string(513, 'd'))}) {
+    CHECK_FALSE(recognised(number(1, 9) + other + graph));
+  }
+  CHECK(recognised(number(1, 9) + bytes(14, "property")));
+  CHECK(recognised(number(1, 9) + bytes(7, std::string(1000, 'g'))));
+  CHECK_FALSE(recognised(number(1, 9) + bytes(7, std::string(1001, 'g'))));
+  for (std::size_t size = 0; size < 5; ++size) CHECK_FALSE(recognised((number(1, 9) + graph).substr(0, size)));
+}
+
 TEST_CASE("onnx: files that are wrong") {
   const auto check = [](const std::string& file, Errc code) {
     const auto result = opened(file);

@@ -179,6 +179,40 @@ TEST_CASE("openvino: weights that the graph decompresses are composite tensors")
   CHECK(all.notes().empty());
 }
 
+TEST_CASE("openvino: the order of a graph's products does not depend on a hash table") {
+  std::string layers, edges, weights;
+  std::size_t id = 0;
+  const auto next = [&](const std::string& name, const std::string& data) {
+    layers += layer(std::to_string(id), name, data);
+    return id++;
+  };
+  const auto operation = [&](const std::string& type, const std::vector<std::size_t>& inputs) {
+    layers +=
+        "<layer id=\"" + std::to_string(id) + "\" name=\"" + type + std::to_string(id) + "\" type=\"" + type + "\"/>";
+    for (std::size_t port = 0; port < inputs.size(); ++port) {
+      edges += "<edge from-layer=\"" + std::to_string(inputs[port]) + "\" from-port=\"0\" to-layer=\"" +
+               std::to_string(id) + "\" to-port=\"" + std::to_string(port) + "\"/>";
+    }
+    return id++;
+  };
+  std::vector<std::string> notes;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "w" + std::to_string(i);
+    const std::size_t codes = operation("Convert", {next(name, place("u8", "2", "0", "2"))});
+    for (const char* const scale : {"a", "b"})
+      operation("Multiply", {codes, next(name + scale, place("f32", "1", "4", "4"))});
+    notes.push_back(name + ": several scales multiply it");
+  }
+  const std::size_t shared = operation("Convert", {next("shared", place("u8", "2", "0", "2"))});
+  const std::size_t scale = next("scale", place("f32", "1", "4", "4"));
+  for (int i = 0; i < 2; ++i) operation("Multiply", {shared, scale});
+  const std::string graph =
+      "<net name=\"n\" version=\"11\"><layers>" + layers + "</layers><edges>" + edges + "</edges></net>";
+  const Snapshot all = good(opened(graph, "\1\2\0\0\0\0\0\x40"s));
+  CHECK(all.notes() == notes);
+  CHECK(floats_of(content_of(all, "shared")) == std::vector<float>{2, 4});
+}
+
 TEST_CASE("openvino: new constants in a model") {
   const TempDir dir;
   const std::string graph = read_text(golden("net.xml")), constants = read_text(golden("net.bin"));

@@ -173,6 +173,12 @@ TEST_CASE("numpy pickle: values of Python") {
   CHECK(opened.find("layers.0.w"));
 }
 
+TEST_CASE("numpy pickle: bytes that protocol 2 stores as a string are bytes") {
+  const std::string file = dict_of("c_codecs\nencode\nX\3\0\0\0a\xc3\xbfX\6\0\0\0latin1\x86R"s);
+  const Snapshot opened = good(PickleRecorder<>().open(bytes_of(file)));
+  CHECK(value_of(opened, "w") == Value(Value::Bytes{std::byte{'a'}, std::byte{255}}));
+}
+
 TEST_CASE("numpy pickle: arrays that are no tensors stay entries") {
   const Snapshot opened = open_golden("others.pkl");
   CHECK(opened.leaf_count() == 6);

@@ -237,6 +237,22 @@ TEST_CASE("pytorch dcp: damaged slices never crash") {
   CHECK(failed > 100);
 }
 
+TEST_CASE("pytorch dcp: the memory for a slice is bounded when the tensor is read") {
+  namespace files = pytorch_files;
+  files::Items numbers;
+  for (int i = 0; i < 3000; ++i) numbers.emplace_back("n" + std::to_string(i), files::number(i));
+  const std::string chunk = files::zip_file(files::dict(numbers));
+  Metadata metadata;
+  metadata.tensors = {{"w", "float32", {2, 3}, {{{0, 0}, {2, 3}}}}};
+  metadata.places = {{"w", Extents{0, 0}, "a.distcp", 0, chunk.size()}};
+  const auto folder = folder_of(metadata);
+  put_file(*folder, "a.distcp", chunk);
+  CHECK(code_of(content(good(recorder.open(source_of(folder))).leaf(0))) == Errc::malformed);  // no tensor
+  LoadOptions options;
+  options.limits.index_bytes = 100000;
+  CHECK(code_of(content(good(recorder.open(source_of(folder), options)).leaf(0))) == Errc::limit);
+}
+
 TEST_CASE("pytorch dcp: memory is bounded by the metadata") {
   Metadata metadata = two_chunks();
   // Many tensors of one chunk without elements.

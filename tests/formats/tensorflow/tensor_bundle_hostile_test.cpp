@@ -239,6 +239,16 @@ TEST_CASE("tensor bundle hostile: long ways and many names take bounded memory")
   CHECK(good(open(files, more)).leaf_count() == 3000);
 }
 
+TEST_CASE("tensor bundle hostile: the memory of extents is counted") {
+  Files files;
+  for (int i = 0; i < 10; ++i) files.add("k" + std::to_string(i), 1, std::vector<std::uint64_t>(60000, 1), u32(1));
+  LoadOptions options;
+  options.limits.index_bytes = 10 * 60000 * 3 * sizeof(Extent);
+  CHECK(code_of(open(files, options)) == Errc::limit);
+  options.limits.index_bytes *= 2;
+  CHECK(good(open(files, options)).leaf_count() == 10);
+}
+
 TEST_CASE("tensor bundle hostile: objects and lists that others share are read once, or counted") {
   constexpr std::uint64_t many = 20000;
   const auto children = [](std::uint64_t of, std::uint64_t count, std::uint64_t step) {

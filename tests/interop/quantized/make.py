@@ -21,8 +21,8 @@ Packages (Python 3.11, CPU only; --no-deps keeps CUDA out):
                 accelerate==1.15.0 mlx==0.32.4 mlx-cpu==0.32.4
     pip install --no-deps auto-round==0.16.1 py-cpuinfo
     pip install --no-deps torchao==0.18.0 bitsandbytes==0.50.2 autoawq==0.2.9 mlx-lm==0.32.2 comfy-kitchen==0.2.40
-                hqq==0.2.8.post1 einops termcolor optimum-quanto==0.2.7 amd-quark==0.13 onnx onnxslim
-                nvidia-modelopt==0.47.0 omegaconf antlr4-python3-runtime==4.9.3 pulp scipy nvidia-ml-py ninja
+                hqq==0.2.8.post1 einops termcolor optimum-quanto==0.2.7 amd-quark==0.13 onnx ml_dtypes onnxslim
+                nvidia-modelopt==0.47.0 peft==0.21.2 omegaconf antlr4-python3-runtime==4.9.3 pulp scipy nvidia-ml-py ninja
     pip install --no-deps --no-build-isolation gptqmodel==7.7.0   (with BUILD_CUDA_EXT=0)
     pip install --no-deps device-smi pypcre tokenicer logbar defuser threadpoolctl dill xxhash multiprocess pandas
                 datasets pyarrow pillow protobuf requests urllib3 certifi charset-normalizer python-dateutil six pytz
