@@ -594,7 +594,7 @@ format-check: deps
 tidy: PRESET = dev-clang
 tidy: deps
 	cmake --preset $(PRESET)
-	ninja -C build/$(PRESET) cmake_object_order_depends_target_stele_command  # what protoc and flatc generate
+	cmake --build --preset $(PRESET) --target stele_dl4j_generated stele_ir_generated  # what protoc and flatc generate
 	tools/tidy.py build/$(PRESET) $(JOBS)
 
 clean:
