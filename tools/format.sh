@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folders=()
-for folder in benchmarks checkpoints deltas device dl4j encodings examples graph include ir packaging precision python recorders remote src tests tools torch training transforms; do [ ! -d "$folder" ] || folders+=("$folder"); done
+for folder in benchmarks bindings checkpoints deltas device dl4j encodings examples graph include ir packaging precision python recorders remote src tests tools torch training transforms; do [ ! -d "$folder" ] || folders+=("$folder"); done
 sources() { find "${folders[@]}" \( -name '*.hpp' -o -name '*.cpp' -o -name '*.cppm' -o -name '*.h' \) -print0 | sort -z; }
 if [ "${1:-}" = --check ]; then
   # Compares files, because --dry-run of clang-format 14 objects to each end of a namespace with `inline` in its name.

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <new>
-#include <utility>
 
 #if STELE_ZLIB
 #include <libdeflate.h>
@@ -38,9 +36,9 @@ void add_unchecked_header(Report& report) {
   report.add(Report::What::unchecked, "gzip header", "time, flags, system: loads ignore them");
 }
 
-Error left_out(std::string file) {
+Error left_out(std::string_view file) {
   return Error(Errc::unsupported, "this program was built without zlib")
-      .file(std::move(file))
+      .file(file)
       .hint("compile stele with -D STELE_ZLIB=1, and link zlib and libdeflate");
 }
 

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
+#include <string_view>
 
 #include "stele/report.hpp"
 #include "stele/result.hpp"
@@ -71,7 +71,7 @@ class GzipSink final : public Sink {
 };
 
 /// Returns the error of a program without zlib for data that are or would be deflated.
-Error left_out(std::string file);
+Error left_out(std::string_view file);
 
 /// Returns true if `head` is the beginning of a gzip file with DEFLATE data.
 bool is_gzip(std::span<const std::byte> head) noexcept;

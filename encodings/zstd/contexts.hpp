@@ -8,8 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <string>
-#include <utility>
+#include <string_view>
 
 #if STELE_ZSTD
 #include <zstd.h>
@@ -48,9 +47,9 @@ inline Decompressor new_decompressor() {
 #else
 
 /// Returns the error for data that are or would be compressed by zstd.
-inline Error left_out(std::string file) {
+inline Error left_out(std::string_view file) {
   return Error(Errc::unsupported, "this program was built without zstd")
-      .file(std::move(file))
+      .file(file)
       .hint("compile stele with -D STELE_ZSTD=1 and link zstd");
 }
 

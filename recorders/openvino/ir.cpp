@@ -5,6 +5,7 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -83,7 +84,8 @@ class IrReader {
       if (event == xml::Event::finish) break;
       STELE_TRY(event == xml::Event::begin ? begin() : end());
     }
-    std::sort(to_.dequantized.begin(), to_.dequantized.end());  // it is in the order of a hash table
+    // They are in the order of a hash table.
+    std::ranges::sort(to_.dequantized, {}, [](const Dequantized& d) { return std::tuple(d.codes, d.scale, d.zero); });
     return {};
   }
 

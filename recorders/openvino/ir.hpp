@@ -1,7 +1,6 @@
 // The constants of an OpenVINO IR, from its two files.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -30,7 +29,6 @@ struct Constant {
 /// Constants that the graph multiplies: (codes - zero) * scale. Numbers of constants.
 struct Dequantized {
   std::uint32_t codes = 0, scale = 0, zero = no_index;
-  friend auto operator<=>(const Dequantized&, const Dequantized&) = default;
 };
 
 struct Ir {
