@@ -159,9 +159,13 @@ class ArrayReader {
     }
     constexpr std::size_t max_codecs = 8;
     if (array_.codecs.size() == max_codecs) return refuse("more than 8 codecs");
-    const Value* const width = configuration != nullptr ? configuration->find("elementsize") : nullptr;
-    constexpr std::uint64_t default_width = 4;  // of numcodecs
-    array_.codecs.push_back({*codec, number(width).value_or(default_width)});
+    std::uint64_t width = 4;  // the default of numcodecs
+    if (const Value* const given = configuration != nullptr ? configuration->find("elementsize") : nullptr) {
+      width = number(given).value_or(0);
+      if (codec == Codec::shuffle && width == 0)
+        return refuse("the codec shuffle with an elementsize that is not positive");
+    }
+    array_.codecs.push_back({*codec, width});
   }
 
   // ---- version 3

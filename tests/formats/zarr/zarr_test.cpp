@@ -236,6 +236,17 @@ TEST_CASE("zarr: codecs of numcodecs") {
     good(sink->commit());
   }
   CHECK(good(content(*good(ZarrRecorder<>().open(bundle_source(folder))).find("w"))) == "abcd");
+  for (const char* const width : {"0", "-2", "\"2\"", "null", "2.5"}) {
+    CAPTURE(width);
+    std::string wrong = array;
+    wrong.replace(wrong.find(R"("elementsize":2)") + 14, 1, width);
+    const auto other = memory_bundle();
+    const auto sink = good(other->create("w/.zarray"));
+    good(sink->write(bytes_of(wrong)));
+    good(sink->commit());
+    const Snapshot opened = good(ZarrRecorder<>().open(bundle_source(other)));
+    CHECK(unreadable_reason(*opened.find("w")) == "the codec shuffle with an elementsize that is not positive");
+  }
 }
 
 TEST_CASE("zarr: version 3 of zarr-python") {
