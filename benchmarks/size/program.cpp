@@ -4,19 +4,7 @@
 #endif
 #include STELE_SIZE_HEADER
 
-#include <stele/tensor.hpp>
-
-namespace {
-
-struct Linear {
-  stele::Tensor<float, 2> weight;
-  stele::Tensor<float, 1> bias;
-};
-struct Model {
-  Linear first, second;
-};
-
-}  // namespace
+#include "model.hpp"
 
 int main(int count, char** arguments) {
   if (count != 2) return 2;
