@@ -6,8 +6,8 @@ Usage: tools/tidy.py BUILD_FOLDER [JOBS]
 Joined sources are checked as compiled. A source of checkpoints/mpi is checked if the build has MPI. Headers are checked
 through the sources that include them (.clang-tidy: HeaderFilterRegex).
 
-Most of the time goes to the headers, which clang-tidy checks again in each unit. So up to eight units with the same
-options are included by one source; if their names clash, its halves are tried.
+Most of the time goes to the headers, which clang-tidy checks again in each unit. So up to ten units with the same
+options are included by one source. If that fails, its halves are tried: the names of two units may clash.
 """
 import concurrent.futures
 import json
@@ -19,9 +19,9 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = ("src", "precision", "transforms", "encodings", "training", "graph", "dl4j", "recorders", "remote", "deltas", "device", "checkpoints",
            "ir", "tools/facts", "tools/stele")
-# The kernels include themselves, once for each processor. The units of the other three are large, and their names clash.
-ALONE = ("src", "precision", "ir", "tools/stele")
-BATCH = 8
+# The kernels include themselves, once for each processor.
+ALONE = ("precision",)
+BATCH = 10
 TIDY = ["clang-tidy-14", "--quiet", f"--config-file={ROOT}/.clang-tidy", "--checks=-bugprone-suspicious-include"]
 
 
@@ -39,8 +39,7 @@ def batches(build):
         source = os.path.relpath(path, build if re.search(r"/stele_\w+_\d+\.cpp$", path) else ROOT)
         if below(source, FOLDERS):
             command = re.sub(r" -o \S+ -c \S+$", "", entry["command"])
-            alone = path if below(source, ALONE) else None
-            groups.setdefault((entry["directory"], command, alone), []).append(path)
+            groups.setdefault((entry["directory"], command, path if below(source, ALONE) else None), []).append(path)
     for (folder, command, _), paths in groups.items():
         paths.sort()
         # Names clash mostly in components of a kind, which are neighbours.
@@ -49,26 +48,21 @@ def batches(build):
             yield folder, command, paths[first::count]
 
 
-def compiles(source, folder, command):
-    return subprocess.run(f"{command} -fsyntax-only {source}", cwd=folder, shell=True, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL, check=False).returncode == 0
-
-
 def check(work, folder, command, paths):
     """Return whether clang-tidy has no complaints; print them."""
     name = os.path.join(work, re.sub(r"\W", "_", os.path.relpath(paths[0], ROOT)) + f"_{len(paths)}")
     source = name + ".cpp"
     with open(source, "w", encoding="utf-8") as file:
         file.writelines(f'#include "{path}"\n' for path in paths)
-    if len(paths) > 1 and not compiles(source, folder, command):
-        half = len(paths) // 2
-        return all([check(work, folder, command, part) for part in (paths[:half], paths[half:])])
     os.makedirs(name)
     if len(paths) == 1:
         source = paths[0]
     with open(os.path.join(name, "compile_commands.json"), "w", encoding="utf-8") as file:
         json.dump([{"directory": folder, "command": f"{command} -c {source}", "file": source}], file)
     done = subprocess.run([*TIDY, "-p", name, source], capture_output=True, text=True, check=False)
+    if done.returncode and len(paths) > 1:
+        half = len(paths) // 2
+        return all([check(work, folder, command, part) for part in (paths[:half], paths[half:])])
     errors = "".join(line for line in done.stderr.splitlines(True) if not re.search(r"warnings? generated\.$", line))
     sys.stdout.write(done.stdout + errors)
     sys.stdout.flush()

@@ -114,16 +114,16 @@ auto find_operator(const Table& table, std::string_view name) {
 }
 
 /// Two tensors that are broadcast to one shape.
-struct Operands {
+struct BroadcastOperands {
   Constant a, b;
 };
-Result<std::optional<Operands>> operands(const Constant& left, const Constant& right) {
-  if (left.dtype != right.dtype) return std::optional<Operands>();
+Result<std::optional<BroadcastOperands>> operands(const Constant& left, const Constant& right) {
+  if (left.dtype != right.dtype) return std::optional<BroadcastOperands>();
   STELE_TRY_ASSIGN(const Ints shape, broadcast_shape(left.shape, right.shape));
-  if (!small_count(shape) || shape.size() > static_cast<std::size_t>(max_rank)) return std::optional<Operands>();
+  if (!small_count(shape) || shape.size() > static_cast<std::size_t>(max_rank)) return std::optional<BroadcastOperands>();
   STELE_TRY_ASSIGN(Constant a, aligned(left, shape));
   STELE_TRY_ASSIGN(Constant b, aligned(right, shape));
-  return std::optional(Operands{std::move(a), std::move(b)});
+  return std::optional(BroadcastOperands{std::move(a), std::move(b)});
 }
 
 Result<Folded> arithmetic(const Constant& left, const Constant& right, const Arithmetic& op) {
