@@ -120,7 +120,8 @@ struct BroadcastOperands {
 Result<std::optional<BroadcastOperands>> operands(const Constant& left, const Constant& right) {
   if (left.dtype != right.dtype) return std::optional<BroadcastOperands>();
   STELE_TRY_ASSIGN(const Ints shape, broadcast_shape(left.shape, right.shape));
-  if (!small_count(shape) || shape.size() > static_cast<std::size_t>(max_rank)) return std::optional<BroadcastOperands>();
+  if (!small_count(shape) || shape.size() > static_cast<std::size_t>(max_rank))
+    return std::optional<BroadcastOperands>();
   STELE_TRY_ASSIGN(Constant a, aligned(left, shape));
   STELE_TRY_ASSIGN(Constant b, aligned(right, shape));
   return std::optional(BroadcastOperands{std::move(a), std::move(b)});
