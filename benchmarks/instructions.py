@@ -19,10 +19,10 @@ BASELINE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instruction
 TOLERANCE = 0.25
 
 
-def count(program):
+def count(program, *arguments):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={folder}/out",
-                        "--collect-atstart=no", os.path.abspath(program)], check=True)
+                        "--collect-atstart=no", os.path.abspath(program), *arguments], check=True)
         counts = {}
         for path in sorted(glob.glob(f"{folder}/out.*"), key=lambda name: int(name.rsplit(".", 1)[1])):
             with open(path, encoding="utf-8") as file:

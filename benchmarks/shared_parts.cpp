@@ -32,7 +32,7 @@ namespace pt = stele_test::pytorch_files;
 namespace tf = stele_test::tensor_bundle;
 using stele_test::bytes_of;
 
-constexpr std::size_t sizes[] = {100, 400, 1600};  // benchmarks/shared_parts.py compares the two differences
+constexpr std::size_t sizes[] = {64, 256, 1024};  // benchmarks/shared_parts.py compares the two differences
 constexpr float element[] = {1, 2, 3, 4};
 constexpr LeafOps memory_ops{.view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
 
@@ -341,8 +341,12 @@ std::string read(const File& file) {
 
 }  // namespace
 
-int main() {
-  for (const Kind& kind : all_kinds()) {
+/// shared_parts [PART PARTS]: all kinds of files, or every PARTS-th from PART on.
+int main(int count, char** words) {
+  const std::size_t first = count > 2 ? std::stoul(words[1]) : 0, step = count > 2 ? std::stoul(words[2]) : 1;
+  const std::vector<Kind> kinds = all_kinds();
+  for (std::size_t i = first; i < kinds.size(); i += step) {
+    const Kind& kind = kinds[i];
     for (const std::size_t size : sizes) {
       const File file = kind.make(size);
       CALLGRIND_ZERO_STATS;

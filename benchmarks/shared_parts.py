@@ -7,20 +7,25 @@ PROGRAM is bench_shared_parts, release build. It makes each kind of file in thre
 The difference of two counts excludes costs that do not depend on the size. The ratio of the two differences is 4 for
 linear time, up to 4.3 with a logarithm, and 16 for quadratic time. A ratio above 4.5 is an error.
 """
+import concurrent.futures
 import sys
 
 from instructions import count
 
 LIMIT = 4.5
+PARTS = 2  # processes
 
 
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
+    with concurrent.futures.ThreadPoolExecutor(PARTS) as pool:
+        parts = list(pool.map(lambda part: count(sys.argv[1], str(part), str(PARTS)), range(PARTS)))
     kinds = {}
-    for name, counted in count(sys.argv[1]).items():
-        kind, size = name.rsplit(": ", 1)
-        kinds.setdefault(kind, {})[int(size)] = counted
+    for part in parts:
+        for name, counted in part.items():
+            kind, size = name.rsplit(": ", 1)
+            kinds.setdefault(kind, {})[int(size)] = counted
     if not kinds:
         sys.exit("shared_parts: valgrind printed no counts")
     failed = []

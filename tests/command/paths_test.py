@@ -180,6 +180,7 @@ def served(folder):
     """Serve a folder's files, also parts of them; yield the URL."""
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def answer(self, body):
             path = folder / self.path.lstrip("/")

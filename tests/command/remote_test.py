@@ -11,6 +11,7 @@ import threading
 import time
 import unittest
 import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import runs_test
@@ -21,6 +22,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """A store with the protocol of S3, and a hub whose lists do not end."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # 40 ms for each answer
 
     def log_message(self, *_):
         pass
@@ -221,13 +223,13 @@ class RemoteTest(unittest.TestCase):
 
     def test_a_hub_that_cannot_be_reached_is_named(self):
         environment = dict(self.environment, HF_ENDPOINT="http://127.0.0.1:1", AWS_ENDPOINT_URL="http://127.0.0.1:1")
-        for url in ("hf://o/m", "s3://bucket/dir/"):
-            begin = time.monotonic()
-            status, _, err = run("inspect", url, env=environment, timeout=120)
-            self.assertEqual(status, 2)
-            self.assertIn(b"the request failed", err)
-            self.assertNotIn(b"not a model", err)
-            self.assertLess(time.monotonic() - begin, 60)
+        begin = time.monotonic()
+        with ThreadPoolExecutor() as pool:
+            for status, _, err in pool.map(lambda url: run("inspect", url, env=environment, timeout=120), ("hf://o/m", "s3://bucket/dir/")):
+                self.assertEqual(status, 2)
+                self.assertIn(b"the request failed", err)
+                self.assertNotIn(b"not a model", err)
+        self.assertLess(time.monotonic() - begin, 60)
 
     def test_the_query_of_a_url_is_a_part_of_it(self):
         """Every opening of a model reads the same file, with and without a cache."""

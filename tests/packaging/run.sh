@@ -29,7 +29,8 @@ quietly() {  # quietly COMMAND...: its output only where it fails
 run() { (cd "$(dirname "$1")" && LD_LIBRARY_PATH=${libraries:-} "$1"); }
 
 target=()
-configure() { cmake -S "$consumer" -B "$work/$1" -D CMAKE_BUILD_TYPE=Release "${@:2}"; }
+# Not optimised, and without debug information.
+configure() { cmake -S "$consumer" -B "$work/$1" -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG= "${@:2}"; }
 with_cmake() {  # with_cmake NAME DEFINITION...
   echo "== $1"
   quietly configure "$1" "${@:2}"
@@ -98,7 +99,7 @@ done
 with_cmake find_package-precision "${package[@]}" "${highway_only[@]}" -D COMPONENTS=precision
 with_pkg_config pkg-config "$work/prefix/lib/pkgconfig"
 
-# Sources: what git has, in a repository of its own, not optimised. The second way uses the first one's checkout,
+# Sources: what git has, in a repository of its own. The second way uses the first one's checkout,
 # which is at the same relative path from all build folders: ccache compares these.
 mkdir "$work/source"
 git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$work/source"
@@ -106,20 +107,19 @@ git=(git -C "$work/source" -c user.name=stele -c user.email=stele@localhost -c c
 quietly "${git[@]}" init -q -b main
 quietly "${git[@]}" add -A
 quietly "${git[@]}" commit -q -m "The tree under test"
-sources=(-D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=)  # without debug information: 2 GB
 # All targets are configured; what one program needs is built, since the other components build like it.
 target=(--target use)
-with_cmake fetch "${sources[@]}" -D WAY=fetch -D COMPONENTS=safetensors -D STELE_SOURCE="file://$work/source" \
+with_cmake fetch -D WAY=fetch -D COMPONENTS=safetensors -D STELE_SOURCE="file://$work/source" \
   -D FETCHCONTENT_BASE_DIR="$work/deps"
-with_cmake subdirectory "${sources[@]}" -D WAY=subdirectory -D COMPONENTS=safetensors \
+with_cmake subdirectory -D WAY=subdirectory -D COMPONENTS=safetensors \
   -D STELE_SOURCE="$work/deps/stele-src"
 target=()
 
 # Some formats only: without the packages of the others.
 mapfile -t few < <(without re2 zstd ZLIB libdeflate Protobuf)
-with_cmake subdirectory-formats "${sources[@]}" "${few[@]}" -D WAY=subdirectory -D COMPONENTS=safetensors -D EACH=ON \
+with_cmake subdirectory-formats "${few[@]}" -D WAY=subdirectory -D COMPONENTS=safetensors -D EACH=ON \
   -D STELE_FORMATS="safetensors;gguf" -D STELE_FLATC=none -D STELE_SOURCE="$work/deps/stele-src"
-refused subdirectory-unknown "no format has the name \"tensors\"" "${sources[@]}" -D WAY=subdirectory \
+refused subdirectory-unknown "no format has the name \"tensors\"" -D WAY=subdirectory \
   -D STELE_FORMATS=tensors -D STELE_SOURCE="$work/deps/stele-src"
 fi
 
