@@ -13,8 +13,8 @@
 #   make performance          runs these five and writes their tables into docs/performance.md; use an idle machine
 #   make bench-devices        loads to a GPU and saves from it, relative to page-locked copies (DEVICE=hip); with other libraries:
 #                             benchmarks/devices.py
-#   make instructions         instructions of the hot paths, compared with benchmarks/instructions.txt;
-#                             checks that every reader takes linear time
+#   make instructions         instructions of the hot paths, compared with benchmarks/instructions.txt
+#   make linear               checks that every reader takes linear time, by counts of instructions
 #   make fuzz SECONDS=60      every fuzz target for that many seconds (TARGETS="json_fuzz stele_fuzz" selects targets)
 #   make fuzz-check           every fuzz target: its seeds, and a fixed number of inputs made from them
 #   make mutants FILES="encodings/tar/read.cpp"  small changes in sources, one at a time: which of them no test notices
@@ -104,6 +104,10 @@ export CCACHE_DEPEND = 1
 export CCACHE_SLOPPINESS = pch_defines,time_macros
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
+# QUICK=1: release and deb with the options of dev, whose objects a compiler cache then has.
+QUICK ?=
+quick = $(if $(QUICK),-D CMAKE_CXX_FLAGS_RELEASE="-O1 -D_GLIBCXX_ASSERTIONS")
+
 # $(call build,PRESET [OPTIONS],[TARGETS])
 define build
 	cmake --preset $(1)
@@ -111,7 +115,7 @@ define build
 endef
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions size
+.PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions linear size
 .PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
 .PHONY: format format-check tidy clean remote bench-remote strangers amalgamation amalgamation-test product-command
 
@@ -217,9 +221,14 @@ performance:
 
 # Counts of instructions do not depend on the machine's load. UPDATE=--update writes the new counts.
 instructions: deps
-	$(call build,release -D STELE_BENCHMARKS=ON,bench_hot_paths bench_shared_parts)
-	benchmarks/instructions.py build/release/benchmarks/bench_hot_paths $(UPDATE) & \
-	benchmarks/shared_parts.py build/release/benchmarks/bench_shared_parts; shared=$$?; wait $$! && exit $$shared
+	cmake --preset release -B build/hot-paths -D STELE_BENCHMARKS=ON -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF \
+	    -D "STELE_FORMATS=gguf;json;numpy;pytorch;safetensors;stele"
+	cmake --build build/hot-paths -j $(JOBS) --target bench_hot_paths
+	benchmarks/instructions.py build/hot-paths/benchmarks/bench_hot_paths $(UPDATE)
+
+linear: deps
+	$(call build,release -D STELE_BENCHMARKS=ON $(quick),bench_shared_parts)
+	benchmarks/shared_parts.py build/release/benchmarks/bench_shared_parts
 
 fuzz: deps
 	$(call build,fuzz)
@@ -252,7 +261,8 @@ api:
 	doxygen docs/Doxyfile
 
 deb: deps
-	$(call build,deb)
+	$(call build,deb $(quick))
+	rm -f build/deb/*.deb
 	cpack --config build/deb/CPackConfig.cmake -B build/deb
 
 static: deps-build
@@ -269,7 +279,7 @@ amalgamation-test: deps
 	tests/amalgamation/run.sh build/dev/tests/amalgamation/amalgamation_files build/dev/tests/data build/amalgamation/test --all
 
 packaging packaging-smoke: deb
-	$(call build,release)
+	$(call build,release $(quick))
 	JOBS=$(JOBS) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
 weekly: packaging packages mpi python-asan libcxx module strangers switches amalgamation-test wasm viewer-test npm-test
@@ -381,7 +391,7 @@ build/python/venv/installed: tests/python/requirements.txt $(if $(TORCH),tests/p
 	$(call venv,,$(addprefix -r ,$^))
 define build_python
 	@tools/deps.sh python
-	$(call build,release -D STELE_PYTHON=ON -D Python_EXECUTABLE=$(CURDIR)/build/python/venv/bin/python,_stele _stele_types)
+	$(call build,release -D STELE_PYTHON=ON $(quick) -D Python_EXECUTABLE=$(CURDIR)/build/python/venv/bin/python,_stele _stele_types)
 endef
 python: deps build/python/venv/installed
 	$(build_python)

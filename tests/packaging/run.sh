@@ -125,8 +125,7 @@ fi
 
 # The Debian packages, unpacked into a root of their own: one shared library.
 echo "== deb"
-debs=$work/debs
-quietly cpack --config build/deb/CPackConfig.cmake -B "$debs"
+debs=$root/build/deb
 field() { dpkg-deb -f "$debs/$1" "$2"; }
 library=$(cd "$debs" && echo libstele[0-9]*.deb)
 development=$(cd "$debs" && echo libstele-dev_*.deb)
