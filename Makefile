@@ -27,7 +27,7 @@
 #   make static               the command stele as one static file, to copy to other machines
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
 #                             packaging-smoke: each component installed, and one program with the Debian packages
-#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches
+#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches bare-tests
 #                             amalgamation-test wasm viewer-test npm-test
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
@@ -44,7 +44,7 @@
 #   make viewer-test          the viewer in headless Chromium (installs it; PICTURES=FOLDER: also writes screenshots)
 #   make npm                  the npm package, in build/npm; npm-test: installs it in a folder and tests it in Node
 #   make bare                 library, command and tests without exceptions, RTTI, threads, maps, and calls that only Linux has;
-#                             configures with CMake 3.22
+#                             configures with CMake 3.22. bare-tests: every format, and all tests that need none of these
 #   make switches             compiles the library with each of these off alone; switches-smoke: only src/base and src/io
 #   make libcxx               tests of the core and the formats by clang-19 and libc++ (installs them)
 #   make foreign ARCH=s390x   tests of the core and formats on another architecture under QEMU (installs a cross compiler, and
@@ -104,9 +104,9 @@ export CCACHE_DEPEND = 1
 export CCACHE_SLOPPINESS = pch_defines,time_macros
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
-# QUICK=1: release and deb with the options of dev, whose objects a compiler cache then has.
+# QUICK=1: demo, release and deb with the options of dev, whose objects a compiler cache then has.
 QUICK ?=
-quick = $(if $(QUICK),-D CMAKE_CXX_FLAGS_RELEASE="-O1 -D_GLIBCXX_ASSERTIONS")
+quick = $(if $(QUICK),-D STELE_DEV=ON -D CMAKE_CXX_FLAGS= -D CMAKE_CXX_FLAGS_RELEASE="-O1 -D_GLIBCXX_ASSERTIONS")
 
 # $(call build,PRESET [OPTIONS],[TARGETS])
 define build
@@ -116,7 +116,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions linear size
-.PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
+.PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare bare-tests switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
 .PHONY: format format-check tidy clean remote bench-remote strangers amalgamation amalgamation-test product-command
 
 deps:
@@ -135,7 +135,7 @@ demo: export NINJA_STATUS = [%f of %t, %e s]
 demo: deps-build
 	@printf '\nCompiling the core, %s formats and the command. Two idle cores take about %s minutes, once.\n\n' \
 	    $(if $(filter demo,$(demo_preset)),six 3,all 11)
-	$(call build,$(demo_preset),digits resume stele_command $(if $(ALL),every_format import_model) $(if $(BURN),mnist))
+	$(call build,$(demo_preset) $(quick),digits resume stele_command $(if $(ALL),every_format import_model) $(if $(BURN),mnist))
 	@tools/demo.sh build/$(demo_preset) $(if $(ALL),--all)
 	$(if $(BURN),build/release/examples/mnist examples/data $(BURN))
 
@@ -222,7 +222,7 @@ performance:
 # Counts of instructions do not depend on the machine's load. UPDATE=--update writes the new counts.
 instructions: deps
 	cmake --preset release -B build/hot-paths -D STELE_BENCHMARKS=ON -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF \
-	    -D "STELE_FORMATS=gguf;json;numpy;pytorch;safetensors;stele"
+	    -D "STELE_FORMATS=safetensors;stele"
 	cmake --build build/hot-paths -j $(JOBS) --target bench_hot_paths
 	benchmarks/instructions.py build/hot-paths/benchmarks/bench_hot_paths $(UPDATE)
 
@@ -282,7 +282,7 @@ packaging packaging-smoke: deb
 	$(call build,release $(quick))
 	JOBS=$(JOBS) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
-weekly: packaging packages mpi python-asan libcxx module strangers switches amalgamation-test wasm viewer-test npm-test
+weekly: packaging packages mpi python-asan libcxx module strangers switches bare-tests amalgamation-test wasm viewer-test npm-test
 
 abi: deps
 	$(call build,deb,stele)
@@ -337,6 +337,10 @@ npm-test: PRESET = dev
 npm-test: npm
 	$(call build,$(PRESET),stele_command)
 	STELE=build/$(PRESET)/tools/stele/stele STELE_TEST_DATA=$(CURDIR)/build/$(PRESET)/tests/data tests/npm/run.sh build/npm
+
+bare-tests: deps
+	$(call build,bare-tests)
+	ctest --preset bare-tests -j $(JOBS) -E "$$(sed -n 's/^"\([^"]*\)".*/\1/p' tests/bare/skipped.txt | paste -sd'|')"
 
 bare: deps
 	$(call build,bare)

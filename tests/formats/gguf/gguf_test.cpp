@@ -244,7 +244,7 @@ TEST_CASE("gguf: key-value pairs of every type keep it") {
     CHECK(back->metadata() == metadata);
     CHECK(back->properties() == model.properties());
     if (hub) continue;
-    if (const auto* const checkpoints = dynamic_cast<const CheckpointFormat*>(format)) {
+    if (const auto* const checkpoints = format->checkpoints()) {
       const auto whole = open_checkpoint(*checkpoints, path);
       REQUIRE_MESSAGE(whole, why(whole));
       CHECK(whole->parameters.metadata() == model.metadata());
