@@ -280,7 +280,7 @@ amalgamation-test: deps
 
 packaging packaging-smoke: deb
 	$(call build,release $(quick))
-	JOBS=$(JOBS) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
+	JOBS=$(JOBS) QUICK=$(QUICK) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
 weekly: packaging packages mpi python-asan libcxx module strangers switches bare-tests amalgamation-test wasm viewer-test npm-test
 
