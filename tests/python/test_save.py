@@ -304,7 +304,6 @@ def test_duplicate_names_and_ties_to_nothing_are_errors(tensors: Any, options: A
         1j,
         range(3),
     ],
-    ids=str,
 )
 def test_an_entry_that_is_no_tensor_is_a_type_error_with_its_name(entry: Any) -> None:
     with pytest.raises(TypeError, match=r"layer\.w"):
