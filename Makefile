@@ -4,6 +4,7 @@
 #                             (ALL=1: every format, in 200 lines)
 #   make test                 build with g++ and run all tests (STELE_TEST_FULL=1: all kills and conversions)
 #   make check-PRESET         build and test with another preset: dev-clang asan-ubsan tsan cxx23
+#   make sanitize             check-asan-ubsan without the tests of formats, devices, URLs and imports
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
@@ -28,7 +29,7 @@
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
 #                             packaging-smoke: each component installed, and one program with the Debian packages
 #   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches bare-tests
-#                             amalgamation-test wasm viewer-test npm-test
+#                             check-asan-ubsan amalgamation-test wasm viewer-test npm-test
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
 #   make packages             check the recipes of packaging/ for package managers (installs their tools); FORMATS="stele;gguf":
@@ -115,7 +116,7 @@ define build
 endef
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build deps-embedded demo test bench bench-devices bench-burn bench-peers growth memory performance instructions linear size
+.PHONY: deps deps-build deps-embedded demo test sanitize bench bench-devices bench-burn bench-peers growth memory performance instructions linear size
 .PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare bare-tests switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
 .PHONY: format format-check tidy clean remote bench-remote strangers amalgamation amalgamation-test product-command
 
@@ -144,6 +145,11 @@ test: check-dev
 check-%: deps
 	$(call build,$*)
 	ctest --preset $* -j $(JOBS)
+
+# The formats' readers run with these sanitizers in fuzz-check.
+sanitize: deps
+	$(call build,asan-ubsan -D "STELE_TEST_FOLDERS=checkpoints;core;encodings")
+	ctest --preset asan-ubsan -j $(JOBS)
 
 # Files are written below build/, so the benchmarks measure its disk.
 ROUNDS ?= 9
@@ -282,7 +288,7 @@ packaging packaging-smoke: deb
 	$(call build,release $(quick))
 	JOBS=$(JOBS) QUICK=$(QUICK) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
-weekly: packaging packages mpi python-asan libcxx module strangers switches bare-tests amalgamation-test wasm viewer-test npm-test
+weekly: packaging packages mpi python-asan libcxx module strangers switches bare-tests check-asan-ubsan amalgamation-test wasm viewer-test npm-test
 
 abi: deps
 	$(call build,deb,stele)
