@@ -241,7 +241,7 @@ fuzz: deps
 	TARGETS="$(TARGETS)" tools/fuzz.sh seconds $(FUZZ_SECONDS) $(JOBS)
 
 # A commit always gets the same result.
-FUZZ_RUNS ?= 2000
+FUZZ_RUNS ?= 1000
 fuzz-check: deps
 	$(call build,fuzz)
 	tools/fuzz.sh runs $(FUZZ_RUNS) $(JOBS)
