@@ -28,7 +28,7 @@
 #   make static               the command stele as one static file, to copy to other machines
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
 #                             packaging-smoke: each component installed, and one program with the Debian packages
-#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches bare-tests
+#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches bare bare-tests
 #                             check-asan-ubsan amalgamation-test wasm viewer-test npm-test
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
@@ -44,8 +44,9 @@
 #   make viewer               the viewer for browsers, in build/viewer; serves it at http://127.0.0.1:8000 (PORT=)
 #   make viewer-test          the viewer in headless Chromium (installs it; PICTURES=FOLDER: also writes screenshots)
 #   make npm                  the npm package, in build/npm; npm-test: installs it in a folder and tests it in Node
-#   make bare                 library, command and tests without exceptions, RTTI, threads, maps, and calls that only Linux has;
-#                             configures with CMake 3.22. bare-tests: every format, and all tests that need none of these
+#   make bare                 library, command and tests without exceptions, RTTI, threads, maps, and calls that only Linux has:
+#                             six formats. bare-tests: every format, and all tests that need none of these
+#   make cmake-3.22           configures with that version (from PyPI)
 #   make switches             compiles the library with each of these off alone; switches-smoke: only src/base and src/io
 #   make libcxx               tests of the core and the formats by clang-19 and libc++ (installs them)
 #   make foreign ARCH=s390x   tests of the core and formats on another architecture under QEMU (installs a cross compiler, and
@@ -117,7 +118,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test sanitize bench bench-devices bench-burn bench-peers growth memory performance instructions linear size
-.PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare bare-tests switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
+.PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare bare-tests cmake-3.22 switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
 .PHONY: format format-check tidy clean remote bench-remote strangers amalgamation amalgamation-test product-command
 
 deps:
@@ -288,7 +289,7 @@ packaging packaging-smoke: deb
 	$(call build,release $(quick))
 	JOBS=$(JOBS) QUICK=$(QUICK) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
-weekly: packaging packages mpi python-asan libcxx module strangers switches bare-tests check-asan-ubsan amalgamation-test wasm viewer-test npm-test
+weekly: packaging packages mpi python-asan libcxx module strangers switches bare bare-tests check-asan-ubsan amalgamation-test wasm viewer-test npm-test
 
 abi: deps
 	$(call build,deb,stele)
@@ -351,6 +352,8 @@ bare-tests: deps
 bare: deps
 	$(call build,bare)
 	ctest --preset bare -j $(JOBS)
+
+cmake-3.22: deps
 	[ -e build/cmake-3.22/bin/cmake ] || { python3 -m venv build/cmake-3.22 && build/cmake-3.22/bin/pip install -q cmake==3.22.6; }
 	build/cmake-3.22/bin/cmake --log-level=WARNING -G Ninja -S . -B build/cmake-3.22/build
 
