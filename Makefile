@@ -28,7 +28,7 @@
 #   make static               the command stele as one static file, to copy to other machines
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages;
 #                             packaging-smoke: each component installed, and one program with the Debian packages
-#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches bare bare-tests
+#   make weekly               checks that .ci/run has no time for: packaging packages mpi python-asan libcxx module strangers switches bare
 #                             check-asan-ubsan amalgamation-test wasm viewer-test npm-test
 #   make abi                  compare the exported names of the shared library with those of the last release
 #                             (UPDATE=--update writes them); tools/abi.sh compares two revisions by abidiff
@@ -289,7 +289,7 @@ packaging packaging-smoke: deb
 	$(call build,release $(quick))
 	JOBS=$(JOBS) QUICK=$(QUICK) tests/packaging/run.sh $(if $(filter %-smoke,$@),--smoke)
 
-weekly: packaging packages mpi python-asan libcxx module strangers switches bare bare-tests check-asan-ubsan amalgamation-test wasm viewer-test npm-test
+weekly: packaging packages mpi python-asan libcxx module strangers switches bare check-asan-ubsan amalgamation-test wasm viewer-test npm-test
 
 abi: deps
 	$(call build,deb,stele)
