@@ -178,7 +178,7 @@ struct Blocks {
   std::map<std::string, Block> named;
 };
 
-constexpr std::size_t many = sanitizers ? 2'000 : 50'000;
+constexpr std::size_t many = sanitizers ? 2'000 : 100'000;
 
 }  // namespace
 
@@ -194,7 +194,7 @@ EACH_FORMAT("saved opens: tensors of one element") {
 }
 
 EACH_FORMAT("saved opens: a vocabulary") {
-  constexpr std::size_t n = sanitizers ? 1'000 : 20'000;
+  constexpr std::size_t n = sanitizers ? 1'000 : 40'000;
   Vocabulary module;
   Vocabulary again;
   for (std::size_t i = 0; i < n; ++i) {
@@ -213,7 +213,7 @@ EACH_FORMAT("saved opens: a long text") {
   for (const bool random : {false, true}) {
     CAPTURE(random);
     Tokenizer module;
-    module.text.assign(sanitizers ? std::size_t{1} << 20 : std::size_t{8} << 20, 'a');
+    module.text.assign(sanitizers ? std::size_t{1} << 20 : std::size_t{24} << 20, 'a');
     std::uint32_t state = 1;
     for (char& c : module.text) {
       state = state * 1664525 + 1013904223;
@@ -225,7 +225,7 @@ EACH_FORMAT("saved opens: a long text") {
 }
 
 EACH_FORMAT("saved opens: many modules with versions and metadata") {
-  constexpr std::size_t n = sanitizers ? 1'000 : 15'000;
+  constexpr std::size_t n = sanitizers ? 1'000 : 30'000;
   Blocks module;
   Blocks again;
   module.blocks.resize(n);
