@@ -4,7 +4,7 @@
 #                             (ALL=1: every format, in 200 lines)
 #   make test                 build with g++ and run all tests (STELE_TEST_FULL=1: all kills and conversions)
 #   make check-PRESET         build and test with another preset: dev-clang asan-ubsan tsan cxx23
-#   make sanitize             check-asan-ubsan, only the tests of encodings and formats
+#   make sanitize             check-asan-ubsan, only the tests of encodings and checkpoints
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
@@ -147,9 +147,9 @@ check-%: deps
 	$(call build,$*)
 	ctest --preset $* -j $(JOBS)
 
-# What reads and writes bytes. The tests of the core take most of the time.
+# Formats are read with these sanitizers in fuzz-check; their tests and those of the core take half an hour.
 sanitize: deps
-	$(call build,asan-ubsan -D "STELE_TEST_FOLDERS=encodings;formats")
+	$(call build,asan-ubsan -D "STELE_TEST_FOLDERS=checkpoints;encodings")
 	ctest --preset asan-ubsan -j $(JOBS)
 
 # Files are written below build/, so the benchmarks measure its disk.
