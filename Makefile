@@ -45,7 +45,7 @@
 #   make viewer-test          the viewer in headless Chromium (installs it; PICTURES=FOLDER: also writes screenshots)
 #   make npm                  the npm package, in build/npm; npm-test: installs it in a folder and tests it in Node
 #   make bare                 library, command and tests without exceptions, RTTI, threads, maps, and calls that only Linux has:
-#                             six formats. bare-tests: every format, and all tests that need none of these
+#                             six formats
 #   make cmake-3.22           configures with that version (from PyPI)
 #   make switches             compiles the library with each of these off alone; switches-smoke: only src/base and src/io
 #   make libcxx               tests of the core and the formats by clang-19 and libc++ (installs them)
@@ -118,7 +118,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test sanitize bench bench-devices bench-burn bench-peers growth memory performance instructions linear size
-.PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare bare-tests cmake-3.22 switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
+.PHONY: viewer viewer-page viewer-test npm npm-test wasm-module bare cmake-3.22 switches switches-smoke fuzz fuzz-check docs api deb static packaging packaging-smoke weekly packages debian-source abi embedded report-test foreign windows windows-smoke wasm wasm-smoke macos zig zig-bare libcxx module python python-asan bench-python wheel wheel-2.28 interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-quantized interop-slime bench-gguf products mutants
 .PHONY: format format-check tidy clean remote bench-remote strangers amalgamation amalgamation-test product-command
 
 deps:
@@ -242,7 +242,7 @@ fuzz: deps
 	TARGETS="$(TARGETS)" tools/fuzz.sh seconds $(FUZZ_SECONDS) $(JOBS)
 
 # A commit always gets the same result.
-FUZZ_RUNS ?= 1000
+FUZZ_RUNS ?= 2000
 fuzz-check: deps
 	$(call build,fuzz)
 	tools/fuzz.sh runs $(FUZZ_RUNS) $(JOBS)
@@ -344,10 +344,6 @@ npm-test: PRESET = dev
 npm-test: npm
 	$(call build,$(PRESET),stele_command)
 	STELE=build/$(PRESET)/tools/stele/stele STELE_TEST_DATA=$(CURDIR)/build/$(PRESET)/tests/data tests/npm/run.sh build/npm
-
-bare-tests: deps
-	$(call build,bare-tests)
-	ctest --preset bare-tests -j $(JOBS) -E "$$(sed -n 's/^"\([^"]*\)".*/\1/p' tests/bare/skipped.txt | paste -sd'|')"
 
 bare: deps
 	$(call build,bare)

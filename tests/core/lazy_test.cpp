@@ -46,7 +46,7 @@ class CountingSource final : public Source {
 
 template <class F>
 bool has_format(const AnyRecorder& recorder) {
-  return recorder.format().name() == F().name();
+  return dynamic_cast<const F*>(&recorder.format().target()) != nullptr;
 }
 
 struct Sizes {

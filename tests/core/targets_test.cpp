@@ -82,7 +82,7 @@ STELE_TEST_EACH_RECORDER("targets: a file that shrinks or changes while it is op
     Mlp live = model(5);
     const auto loaded = load_into(live, snapshot);
     // Burnpack has zeros between its tensors, which are checked.
-    const bool padded = recorder.format().name() == BurnpackFormat().name();
+    const bool padded = dynamic_cast<const BurnpackFormat*>(&recorder.format().target()) != nullptr;
     CHECK(loaded.has_value() == (!can(recorder).checksums && !is_json_file(recorder) && !padded));
     if (!loaded) CHECK(image(live) == before);
   }

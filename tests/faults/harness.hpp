@@ -33,7 +33,7 @@ struct Totals {
 };
 inline Totals totals;
 
-/// Returns true if all kills and codes are asked for, by STELE_TEST_FULL=1.
+/// Returns true if all kills are asked for, by STELE_TEST_FULL=1.
 inline bool full() { return std::getenv("STELE_TEST_FULL") != nullptr; }
 
 /// A fault to inject.
@@ -87,15 +87,15 @@ class Watch {
   Spoiled spoiled_;
 };
 
-/// All that can go wrong with the calls of a run, one at a time; of the two codes only one a call, unless full().
+/// All that can go wrong with the calls of a run, one at a time.
 template <class Visit>
 void each_fault(const Calls& calls, bool kill, Visit&& visit) {
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i];
     const std::string_view name(call.name);
     const auto at = static_cast<std::uint32_t>(i + 1);
-    if (full() || i % 2 == 0) visit(Spoiled{at, Fault::fail, EIO}, call);
-    if (full() || i % 2 == 1) visit(Spoiled{at, Fault::fail, ENOSPC}, call);
+    visit(Spoiled{at, Fault::fail, EIO}, call);
+    visit(Spoiled{at, Fault::fail, ENOSPC}, call);
     visit(Spoiled{at, Fault::fail_on, EIO}, call);
     // Neither waits for anything.
     if (name != "mmap" && name != "fcntl") visit(Spoiled{at, Fault::fail, EINTR}, call);

@@ -72,12 +72,14 @@ stele::Recorder<AnyFormat, Settings> at_precision_of(const AnyRecorder& recorder
 
 /// Returns true for text formats, in which some bytes have no meaning or are invalid in some places.
 inline bool is_json_file(const AnyRecorder& recorder) {
-  return recorder.format().name().starts_with("json");
+  return dynamic_cast<const stele::JsonFormat*>(&recorder.format().target()) != nullptr;
 }
 /// Returns true for zip files, in which some bits do not matter: dates, versions and attributes.
 inline bool is_zip_file(const AnyRecorder& recorder) {
-  const std::string_view name = recorder.format().name();
-  return name == "archive" || name == "pytorch" || name == "npz";
+  const stele::Format& format = recorder.format().target();
+  return dynamic_cast<const stele::ArchiveFormat*>(&format) != nullptr ||
+         dynamic_cast<const stele::PytorchFormat*>(&format) != nullptr ||
+         dynamic_cast<const stele::NpzFormat*>(&format) != nullptr;
 }
 
 }  // namespace stele_test
